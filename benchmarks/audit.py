@@ -22,7 +22,7 @@ from local import show
 
 import sqlenrich as se
 from sqlenrich.quality.audit.rebuilt_requests import make_sent, make_views, rebuilt_requests
-from sqlenrich.quality.stored_output import stored_output
+from sqlenrich.store.duckdb.tables import stored_output
 from tests.support.audited_runs import audited_runs
 
 

@@ -109,6 +109,12 @@ place_options = _all(
 spark_option = click.option(
     "--spark", metavar="MASTER", help="On Spark: local[4], spark://host:7077, yarn, k8s://... or a target's own."
 )
+stored_place_options = _all(
+    click.option("--output", metavar="PATH", help="What a run wrote: a .duckdb, a file; a warehouse's schema."),
+    place_options,
+    spark_option,
+)
+"""Where the results of runs are, on every engine."""
 warehouse_options = _all(
     click.option("--chunk-rows", metavar="N", type=click.IntRange(1), help="The requests of a warehouse's statement."),
     click.option(

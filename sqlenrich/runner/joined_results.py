@@ -13,7 +13,6 @@ import duckdb
 
 from sqlenrich.core.errors import ConfigError, SqlenrichError, did_you_mean
 from sqlenrich.runner.results import check_kind, open_results, write_relation
-from sqlenrich.runner.shared_request import read_request
 from sqlenrich.spec.enrichment import Enrichment
 from sqlenrich.spec.loader import load
 from sqlenrich.store.duckdb.database import Database, quote, reason, text
@@ -22,6 +21,7 @@ from sqlenrich.store.duckdb.source import SOURCE, open_source
 from sqlenrich.store.inputs import input_name, input_of
 from sqlenrich.store.ledger import LEDGER
 from sqlenrich.store.scratch import scratch_folder
+from sqlenrich.store.shared_request import read_request
 
 _ROW = "_row"
 _ORDER = "sqlenrich_order"

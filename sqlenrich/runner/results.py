@@ -12,7 +12,6 @@ import duckdb
 
 from sqlenrich.core.errors import ConfigError
 from sqlenrich.runner.repair_advice import TRIED, WITHOUT_TEXT, repair_advice
-from sqlenrich.runner.shared_request import read_request
 from sqlenrich.store.duckdb.database import cannot_open, quote, reason
 from sqlenrich.store.duckdb.files import (
     FILE_SUFFIXES,
@@ -23,6 +22,7 @@ from sqlenrich.store.duckdb.files import (
     write_rows,
 )
 from sqlenrich.store.ledger import LEDGER
+from sqlenrich.store.shared_request import read_request
 
 
 def results(

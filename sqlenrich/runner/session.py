@@ -43,7 +43,7 @@ from sqlenrich.store.inputs import Input
 
 if TYPE_CHECKING:  # "import sqlenrich" does not load the HTTP client
     from sqlenrich.llm.throttle.budget import Budget
-    from sqlenrich.runner.shared_request import SharedRequest
+    from sqlenrich.store.shared_request import SharedRequest
     from sqlenrich.store.warehouse import WarehouseBackend
 
 
@@ -146,7 +146,7 @@ class Session:
         self, snapshot: Snapshot, plan: Plan, calls: Iterable[tuple[ResolvedModel, str]], *, retry: bool = False
     ) -> RunStart:
         """Give the line of the ledger with which the verb begins; ``calls`` are its models with their constants."""
-        from sqlenrich.runner.shared_request import shared_request
+        from sqlenrich.ask.asked_request import shared_request
 
         self.request = shared_request(
             self.enrichment,

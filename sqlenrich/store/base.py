@@ -91,7 +91,7 @@ class RunStart:
     at: datetime
     snapshot: Snapshot
     request: str | None = None
-    """What all its requests share, as JSON (:mod:`sqlenrich.runner.shared_request`)."""
+    """What all its requests share, as JSON (:mod:`sqlenrich.store.shared_request`)."""
 
 
 class ModelUsage(NamedTuple):

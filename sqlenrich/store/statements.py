@@ -24,6 +24,7 @@ from sqlenrich.renderer.tables import drop_table
 from sqlenrich.spec.enrichment import Enrichment
 from sqlenrich.store import queries
 from sqlenrich.store.base import Connection, Counts, ModelUsage, Origin, Results, RunStart, Snapshot, Source
+from sqlenrich.store.database import Database, StatementDatabase
 from sqlenrich.store.inputs import EncodedFiles, Input, TableInMemory
 from sqlenrich.store.ledger import LEDGER, Ledger
 from sqlenrich.store.result_tables import ResultTables
@@ -78,6 +79,10 @@ class StatementBackend:
     def output(self) -> str:
         """What the report calls the output."""
         return self.place
+
+    def as_database(self) -> Database:
+        """Return the tables of the open backend, for what reads and writes them without a run."""
+        return StatementDatabase(self.connection, self.dialect, self.schema, self.output)
 
     def bind(self, enrichment: Enrichment, input: Input) -> Source:
         """Find the source: ``input`` or the header's. Raises ConfigError where it is missing."""

@@ -13,7 +13,7 @@ import pytest
 import sqlenrich as se
 from sqlenrich.ask.observer import NullObserver, PlanLine
 from sqlenrich.quality.audit.rebuilt_requests import make_sent, make_views, rebuilt_requests
-from sqlenrich.quality.stored_output import stored_output
+from sqlenrich.store.duckdb.tables import stored_output
 from tests.support.audited_runs import AuditedRuns, audited_runs
 from tests.support.endpoint import ScriptedEndpoint
 from tests.support.networks import serving

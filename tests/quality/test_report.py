@@ -242,18 +242,6 @@ def test_each_run_tells_how_far_its_answers_moved(output: Path) -> None:
     assert re.search(r'<td class="number">[3-9]\.\d</td><td class="number">label 55\.0</td>', page)
 
 
-@pytest.mark.parametrize("command", ["review", "report", "audit", "forget"])
-@pytest.mark.parametrize("option", ["target", "engine", "profile", "connection", "spark"])
-def test_a_warehouse_is_told_to_use_what_reads_one(command: str, option: str, tmp_path: Path) -> None:
-    for output in ((), ("--output", "out.duckdb")):
-        result = call(command, write_prompt(tmp_path), *output, f"--{option}", "prod")
-        assert result.status == 2
-        message = (
-            f"sqlenrich {command} reads the DuckDB database of a run, or a file that it wrote: give --output, not "
-        )
-        assert f"{message}--{option}. On a warehouse and on Spark, sqlenrich usage" in result.error
-
-
 def test_answers_without_profiles_are_those_of_the_rows(output: Path) -> None:
     with duckdb.connect(str(output)) as db:
         db.execute("DROP TABLE intent_profiles")
@@ -398,7 +386,7 @@ def test_a_page_has_the_rows_that_fit(tmp_path: Path) -> None:
         (("--output", "none.duckdb"), "none.duckdb: no run has written it"),
         (("--output", "{output}", "--page", "page.pdf"), "page.pdf: a page is an .html file"),
         (("--output", "{output}", "--page", "mine.html"), "mine.html was not written by sqlenrich: remove it"),
-        (("--output", "other.duckdb"), "other.duckdb has no results of intent; it has those of: other"),
+        (("--output", "other.duckdb"), "other.duckdb has no results of intent; it has those of: none"),
     ],
 )
 def test_bad_input(output: Path, monkeypatch: pytest.MonkeyPatch, arguments: Sequence[str], words: str) -> None:

@@ -262,7 +262,8 @@ def test_reading_twice_changes_nothing_and_a_later_verdict_replaces(ten: tuple[P
     fill(sheet, lambda number, field: "wrong" if (number, field) == (0, "label") else "RIGHT" if number < 12 else " ")
     changed = estimate(prompt, output, "--read", sheet)
     assert changed["taken"] == {"read": 24, "new": 4, "changed": 1}
-    assert rows(output, "SELECT COUNT(*), COUNT(*) FILTER (verdict = 'wrong') FROM intent_reviews") == [(24, 1)]
+    # The table keeps what a reviewer said before.
+    assert rows(output, "SELECT COUNT(*), COUNT(*) FILTER (verdict = 'wrong') FROM intent_reviews") == [(25, 1)]
 
 
 def test_a_verdict_counts_as_long_as_its_answer_stands(ten: tuple[Path, Path, Path]) -> None:

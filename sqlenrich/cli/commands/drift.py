@@ -9,16 +9,14 @@ import click
 import sqlenrich as se
 from sqlenrich.cli import terminal
 from sqlenrich.cli.examples import EXAMPLES
-from sqlenrich.cli.options import json_option, place_options, spark_option
+from sqlenrich.cli.options import json_option, stored_place_options
 from sqlenrich.cli.root import cli
 
 
 @cli.command(epilog=EXAMPLES["drift"])
 @click.argument("file")
-@click.option("--output", metavar="PATH", help="What the runs wrote: a .duckdb, a file; a warehouse's schema.")
 @click.option("--accept", metavar="RUN", help="Compare later runs with this one and those after it alone.")
-@place_options
-@spark_option
+@stored_place_options
 @json_option("comparison")
 def drift(file: str, as_json: bool, **options: Any) -> int:
     """Compare the newest run's answers with earlier runs.

@@ -9,13 +9,13 @@ import click
 import sqlenrich as se
 from sqlenrich.cli import terminal
 from sqlenrich.cli.examples import EXAMPLES
-from sqlenrich.cli.options import input_option, json_option, local_output_option, parse_names
+from sqlenrich.cli.options import input_option, json_option, parse_names, stored_place_options
 from sqlenrich.cli.root import cli
 
 
 @cli.command(epilog=EXAMPLES["review"])
 @click.argument("file")
-@local_output_option
+@stored_place_options
 @click.option("--sheet", metavar="PATH", help="Write what reviewers fill in: review.html (offline), or review.csv.")
 @click.option(
     "--reviewers", metavar="A,B", callback=parse_names, help="A sheet each; a fifth of the rows is everybody's."

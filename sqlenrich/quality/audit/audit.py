@@ -3,21 +3,27 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Unpack
 
 from sqlenrich.core.errors import ConfigError
 from sqlenrich.core.plurals import counted
 from sqlenrich.core.text_repr import TextRepr
+from sqlenrich.quality.opened_store import open_store
+from sqlenrich.runner.options import check_options
+from sqlenrich.runner.place import Output, PlaceOptions
+from sqlenrich.runner.session import settings_of
 from sqlenrich.spec.enrichment import Enrichment
 from sqlenrich.spec.loader import enrichment_of
+from sqlenrich.spec.settings import Config
 
 if TYPE_CHECKING:  # a name needs no driver
     from sqlenrich.quality.audit.checks import NotRebuilt, Problem
     from sqlenrich.quality.audit.trail import Trail
-    from sqlenrich.quality.stored_output import StoredOutput
+    from sqlenrich.store.duckdb.tables import StoredOutput
 
 EXIT_FAILED = 3
 
@@ -82,28 +88,60 @@ class Audit(TextRepr):
         return "\n".join([*lines, whole])
 
 
-def audit(enrichment: Enrichment | str | Path, *, output: str | Path, row: Mapping[str, Any] | None = None) -> Audit:
-    """Rebuild what was asked and answered from ``output``, the database of a run or a file that it wrote.
+def audit(
+    enrichment: Enrichment | str | Path,
+    *,
+    output: Output | None = None,
+    row: Mapping[str, Any] | None = None,
+    config: Config | None = None,
+    **options: Unpack[PlaceOptions],
+) -> Audit:
+    """Rebuild what was asked and answered from ``output``: what a run wrote, or a place that ``options`` name.
 
     With ``row``, a key's columns and their values, it gives the trail of each row of that key: prompt, request body as
     sent, attempts, repairs, verdict, reviews. Without, all rows are checked: counts, hashes, what was sent, the values
     as their answers give them, tokens and cost. It needs neither the input nor the prompt file as it was, and changes
-    nothing. Raises ConfigError where there is no run, no such row, or a table of another version.
+    nothing. The rows of a warehouse or of Spark are copied to a temporary file of this machine and checked there.
+    Raises ConfigError where there is no run, no such row, or a table of another version.
     """
     enrichment = enrichment_of(enrichment)
+    check_options("audit", options, PlaceOptions)
     from sqlenrich.quality.audit.checks import CHECKS, ledger_problems, not_rebuilt
     from sqlenrich.quality.audit.rebuilt_requests import make_views
-    from sqlenrich.quality.stored_output import check_version, checked_key, stored_output
 
-    with stored_output(enrichment, output) as stored:
-        check_version(stored)
-        if row is not None:
-            return _audit_of_row(stored, str(output), checked_key(stored, row))
+    with _stored(enrichment, output, settings_of(config, enrichment, None), options, row) as (stored, key):
+        if key is not None:
+            return _audit_of_row(stored, stored.output, key)
         make_views(stored)
         if stored.unpublished is not None:  # the prompts and the results are not those of one run
-            return Audit(stored.name, str(output), *_counts(stored), tuple(ledger_problems(stored)), ())
+            return Audit(stored.name, stored.output, *_counts(stored), tuple(ledger_problems(stored)), ())
         problems = tuple(problem for check in CHECKS for problem in check(stored))
-        return Audit(stored.name, str(output), *_counts(stored), problems, tuple(not_rebuilt(stored)))
+        return Audit(stored.name, stored.output, *_counts(stored), problems, tuple(not_rebuilt(stored)))
+
+
+@contextmanager
+def _stored(
+    enrichment: Enrichment,
+    output: Output | None,
+    config: Config,
+    options: PlaceOptions,
+    row: Mapping[str, Any] | None,
+) -> Iterator[tuple[StoredOutput, dict[str, str] | None]]:
+    """Open the tables as DuckDB reads them, a copy of those that are elsewhere; with the key of a row as texts."""
+    from sqlenrich.quality.row_key import checked_key
+    from sqlenrich.store.duckdb.copied import copied_output
+    from sqlenrich.store.duckdb.tables import DuckDBTables, StoredOutput
+
+    with open_store(enrichment, output, config, options, memory_mib=None) as store:
+        if isinstance(store.database, DuckDBTables):
+            stored = StoredOutput(store.database, enrichment, store.output)
+            stored.check_version()
+            yield stored, None if row is None else checked_key(store, row)
+            return
+        key = None if row is None else checked_key(store, row)
+        with copied_output(store, key) as stored:
+            stored.check_version()
+            yield stored, key
 
 
 def _audit_of_row(stored: StoredOutput, output: str, key: Mapping[str, str]) -> Audit:
@@ -125,5 +163,5 @@ def _counts(stored: StoredOutput) -> tuple[int, int, int]:
     """Give the rows, the answers to their requests, and the runs that gave these."""
     from sqlenrich.quality.audit.rebuilt_requests import PROMPTS, RESPONSES
 
-    answers, runs = stored.rows(f"SELECT count(*), count(DISTINCT run_id) FROM {RESPONSES}")[0]
+    answers, runs = stored.fetch(f"SELECT count(*), count(DISTINCT run_id) FROM {RESPONSES}")[0]
     return int(stored.one(f"SELECT count(*) FROM {PROMPTS}")), int(answers), int(runs)

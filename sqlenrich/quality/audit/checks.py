@@ -24,14 +24,16 @@ from sqlenrich.quality.audit.rebuilt_requests import (
     judging,
     make_sent,
 )
-from sqlenrich.quality.stored_output import FORGOTTEN, FORGOTTEN_COLUMNS, FORGOTTEN_KINDS, RunLine, StoredOutput
-from sqlenrich.runner.shared_request import MOCK_MODEL
 from sqlenrich.runner.usage import PERCENTILES, cost_of
 from sqlenrich.spec.prices import Price, Prices
 from sqlenrich.store import queries
 from sqlenrich.store.base import ModelUsage
 from sqlenrich.store.duckdb.answers_digest import ANSWERS_DIGEST, digest_text, digest_without
 from sqlenrich.store.duckdb.database import name_parts, quote, text
+from sqlenrich.store.duckdb.tables import StoredOutput, forgotten_types
+from sqlenrich.store.forgotten_lines import FORGOTTEN, FORGOTTEN_KINDS
+from sqlenrich.store.run_line import RunLine
+from sqlenrich.store.shared_request import MOCK_MODEL
 
 CLOCK = timedelta(minutes=1)
 """How far a clock may have been set while a run asked."""
@@ -39,7 +41,7 @@ SHOWN_WIDTH = 60
 AGAIN = "run it again (what is answered is not paid again)"
 REBUILT = {"checked": "sqlenrich_audit_checked"}
 """The table of the verdicts that are made again."""
-GONE_DIGEST = "bit_xor(digest)"
+GONE_DIGEST = "bit_xor(CAST(digest AS UHUGEINT))"
 _MOST = 20
 """The rows of one kind of problem that are named; the others are counted."""
 
@@ -70,7 +72,7 @@ class NotRebuilt(NamedTuple):
 
 def ledger_problems(stored: StoredOutput) -> Iterator[Problem]:
     """Check the ledger: each line is readable and as it was written, each constant is that of its parts."""
-    asked = dict(stored.rows(f"SELECT run_id, count(*) FROM {RESPONSES} GROUP BY ALL"))
+    asked = dict(stored.fetch(f"SELECT run_id, count(*) FROM {RESPONSES} GROUP BY ALL"))
     for run_id, line in stored.lines.items():
         if run_id not in asked and line.name != stored.name:
             continue
@@ -110,7 +112,7 @@ def count_problems(stored: StoredOutput) -> Iterator[Problem]:
     if report is None:
         return
     forgotten = _forgotten_rows(stored)
-    reasons = dict(stored.rows(f"SELECT _error, count(*) FROM {tables['quarantine']} GROUP BY ALL"))
+    reasons = dict(stored.fetch(f"SELECT _error, count(*) FROM {tables['quarantine']} GROUP BY ALL"))
     told = {code: int(count) - forgotten.get(code, 0) for code, count in report.get("quarantine", {}).items()}
     found = {
         "rows_in": (asked, sum(forgotten.values())),
@@ -131,7 +133,7 @@ def count_problems(stored: StoredOutput) -> Iterator[Problem]:
 def hash_problems(stored: StoredOutput) -> Iterator[Problem]:
     """Check the hash of each row's request: that of a run's constant and the row's prompt."""
     tests = " AND ".join(f"sha256({text(one)} || prompt) <> request_hash" for one in constants(stored)) or "TRUE"
-    rows = stored.rows(
+    rows = stored.fetch(
         f"SELECT {_key(stored)}, request_hash FROM {PROMPTS} "
         f"WHERE prompt IS NOT NULL AND request_hash IS NOT NULL AND {tests} ORDER BY ALL"
     )
@@ -148,14 +150,14 @@ def answer_problems(stored: StoredOutput) -> Iterator[Problem]:
     named = {run_id: line for run_id, line in stored.lines.items() if line.request is not None}
     wrong = [
         Problem("sent", _answer(*facts), "its sent_hash is not that of what its run would have sent")
-        for *facts, run_id in stored.rows(
+        for *facts, run_id in stored.fetch(
             f"SELECT request_hash, attempt, run_id FROM {SENT} SEMI JOIN {KNOWN} USING (request_hash) "
             "WHERE call IS NULL ORDER BY ALL"
         )
         if run_id in named
     ]
     yield from _listed(wrong, "sent", stored.name, "further answers have another sent_hash")
-    gaps = stored.rows(
+    gaps = stored.fetch(
         f"SELECT request_hash, max(attempt), count(DISTINCT attempt) FROM {RESPONSES} GROUP BY request_hash "
         "HAVING min(attempt) <> 1 OR max(attempt) <> count(DISTINCT attempt) ORDER BY ALL"
     )
@@ -168,7 +170,7 @@ def answer_problems(stored: StoredOutput) -> Iterator[Problem]:
         stored.name,
         "further requests lack an attempt",
     )
-    copies = stored.rows(
+    copies = stored.fetch(
         f"SELECT request_hash, attempt, count(*) FROM {RESPONSES} GROUP BY request_hash, attempt, run_id, asked_at "
         "HAVING count(*) > 1 ORDER BY ALL"
     )
@@ -178,7 +180,7 @@ def answer_problems(stored: StoredOutput) -> Iterator[Problem]:
         stored.name,
         "further answers are stored several times",
     )
-    for (run_id,) in stored.rows(f"SELECT DISTINCT run_id FROM {RESPONSES} ORDER BY ALL"):
+    for (run_id,) in stored.fetch(f"SELECT DISTINCT run_id FROM {RESPONSES} ORDER BY ALL"):
         if run_id in named:
             yield from _of_run(stored, named[run_id])
 
@@ -194,7 +196,7 @@ def _of_run(stored: StoredOutput, line: RunLine) -> Iterator[Problem]:
         "asked_at": f"asked_at >= {text(str(line.started_at - CLOCK))}::TIMESTAMP AND {until}",
     }
     for name, test in tests.items():
-        rows = stored.rows(
+        rows = stored.fetch(
             f"SELECT request_hash, attempt, CAST({name} AS VARCHAR) FROM {RESPONSES} "
             f"WHERE run_id = ? AND NOT coalesce({test}, FALSE) ORDER BY ALL",
             line.run_id,
@@ -232,7 +234,7 @@ def value_problems(stored: StoredOutput, rows: str = "TRUE") -> Iterator[Problem
 
 def _column_problems(stored: StoredOutput, role: str, columns: Sequence[str], made: str) -> Iterator[Problem]:
     """Check that a table has the columns that it was made with."""
-    found, wanted = stored.columns(stored.tables[role]) or {}, column_types(stored, made)
+    found, wanted = stored.described(stored.tables[role]) or {}, column_types(stored, made)
     for name in (*columns, *(one for one in found if one not in columns)):
         if found.get(name) != wanted.get(name):
             what = f"is {found.get(name)}, not {wanted.get(name)}"
@@ -266,7 +268,7 @@ def usage_problems(stored: StoredOutput) -> Iterator[Problem]:
 def _usage_of(stored: StoredOutput, line: RunLine) -> Iterator[Problem]:
     report, place = line.report or {}, f"the report of run {line.run_id}"
     own, gone = (
-        stored.rows(f"SELECT {', '.join(sums)} FROM {table} WHERE run_id = ?", line.run_id)[0]
+        stored.fetch(f"SELECT {', '.join(sums)} FROM {table} WHERE run_id = ?", line.run_id)[0]
         for table, sums in (
             (RESPONSES, ("count(*)", *queries.TOKENS.values(), queries.UNCOUNTED, ANSWERS_DIGEST)),
             (
@@ -290,13 +292,13 @@ def _usage_of(stored: StoredOutput, line: RunLine) -> Iterator[Problem]:
             yield Problem("tokens", place, f"{name} is {_shown(report[name])}, its answers have {_shown(found[name])}")
     yield from _cost_of(line, place, found)
     if gone[0] is None and "served" in report:
-        served = [one._asdict() for one in served_of(stored.rows(_served_sql(f"run_id = {text(line.run_id)}")))]
+        served = [one._asdict() for one in served_of(stored.fetch(_served_sql(f"run_id = {text(line.run_id)}")))]
         if report["served"] != served:
             yield Problem("model", place, f"served is {report['served']}, its answers have {served}")
     if gone[0] is None and report.get("latency_ms", ...) is not ...:
         values = exp.select("latency_ms AS v").from_(RESPONSES)
         values = values.where(f"run_id = {text(line.run_id)} AND call_error IS NULL", dialect="duckdb")
-        least = stored.rows(queries.percentiles(values, PERCENTILES).sql("duckdb"))[0]
+        least = stored.fetch(queries.percentiles(values, PERCENTILES).sql("duckdb"))[0]
         known = None if least[0] is None else {f"p{s}": int(v) for s, v in zip(PERCENTILES, least, strict=True)}
         if report["latency_ms"] != known:
             yield Problem("tokens", place, f"latency_ms is {report['latency_ms']}, its answers have {known}")
@@ -324,7 +326,7 @@ def pin_problems(stored: StoredOutput) -> Iterator[Problem]:
     if wanted is None or stored.request.asked == MOCK_MODEL:
         return
     asked = f"request_hash IN (SELECT request_hash FROM {PROMPTS})"
-    served = served_of(stored.rows(_served_sql(asked)))
+    served = served_of(stored.fetch(_served_sql(asked)))
     if problem := ModelPin(wanted, stored.request.model).problem(served):
         yield Problem("model", stored.name, problem)
 
@@ -334,7 +336,7 @@ def not_rebuilt(stored: StoredOutput) -> Iterator[NotRebuilt]:
     unknown = stored.one(f"SELECT count(*) FROM {SENT} ANTI JOIN {KNOWN} USING (request_hash)")
     if unknown:
         yield NotRebuilt(unknown, "request", f"the prompt is not stored: {WHY_NOT_STORED['prompts' in stored.tables]}")
-    for run_id, count in stored.rows(f"SELECT run_id, count(*) FROM {SENT} GROUP BY ALL ORDER BY ALL"):
+    for run_id, count in stored.fetch(f"SELECT run_id, count(*) FROM {SENT} GROUP BY ALL ORDER BY ALL"):
         line = stored.lines.get(run_id)
         if line is None or (line.request is None and line.problem is not None):
             continue  # a problem
@@ -355,8 +357,8 @@ def not_rebuilt(stored: StoredOutput) -> Iterator[NotRebuilt]:
 
 def forgotten(stored: StoredOutput) -> str:
     """Give what was forgotten of the enrichment as a relation."""
-    kinds = ", ".join(f"CAST(NULL AS {kind}) AS {name}" for name, kind in FORGOTTEN_COLUMNS.items())
-    if stored.columns(FORGOTTEN) is None:
+    kinds = ", ".join(f"CAST(NULL AS {kind}) AS {name}" for name, kind in forgotten_types().items())
+    if stored.described(FORGOTTEN) is None:
         return f"(SELECT {kinds} WHERE FALSE)"
     answers = text(name_parts(stored.last.responses)[-1])
     return f"(FROM {FORGOTTEN} WHERE name = IF(kind = 'rows', {text(stored.name)}, {answers}))"
@@ -365,7 +367,7 @@ def forgotten(stored: StoredOutput) -> str:
 def _forgotten_rows(stored: StoredOutput) -> dict[str, int]:
     """Give the forgotten rows of the last run by their code, "" for those that were accepted."""
     lines = f"{forgotten(stored)} WHERE kind = 'rows' AND run_id = ? GROUP BY ALL"
-    found = stored.rows(f"SELECT coalesce(code, ''), sum(count) FROM {lines}", stored.last.run_id)
+    found = stored.fetch(f"SELECT coalesce(code, ''), sum(count) FROM {lines}", stored.last.run_id)
     return {code: int(count) for code, count in found}
 
 

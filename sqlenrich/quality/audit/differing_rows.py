@@ -6,8 +6,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
-from sqlenrich.quality.stored_output import StoredOutput
 from sqlenrich.store.duckdb.database import quote
+from sqlenrich.store.duckdb.tables import StoredOutput
 
 MOST_READ = 500
 """The rows of each side that are read; all are counted."""
@@ -32,7 +32,7 @@ class DifferingRows:
 
 def column_types(stored: StoredOutput, relation: str) -> dict[str, str]:
     """Give the columns of a query in parentheses, and their types."""
-    return {str(row[0]): str(row[1]) for row in stored.rows(f"DESCRIBE SELECT * FROM {relation}")}
+    return {str(row[0]): str(row[1]) for row in stored.fetch(f"DESCRIBE SELECT * FROM {relation}")}
 
 
 def differing_rows(
@@ -43,7 +43,7 @@ def differing_rows(
     Rows are paired by key and request, then by key alone. ``hashed`` is the column of the request.
     """
     table = stored.tables[role]
-    there, made = stored.columns(table) or {}, column_types(stored, wanted)
+    there, made = stored.described(table) or {}, column_types(stored, wanted)
     shared = [name for name in columns if name in there and there[name] == made.get(name)]
     key = [name for name in stored.request.key if name in shared]
     listed = ", ".join(map(quote, shared))
@@ -52,7 +52,7 @@ def differing_rows(
     sides, counts = [], []
     for a, b in ((now, then), (then, now)):
         only = f"({a} EXCEPT ALL {b})"
-        rows = stored.rows(f"SELECT * FROM {only} ORDER BY {order} LIMIT {MOST_READ}")
+        rows = stored.fetch(f"SELECT * FROM {only} ORDER BY {order} LIMIT {MOST_READ}")
         sides.append([dict(zip(shared, row, strict=True)) for row in rows])
         counts.append(len(rows) if len(rows) < MOST_READ else int(stored.one(f"SELECT count(*) FROM {only}")))
     extra, missing = sides

@@ -12,9 +12,10 @@ from sqlenrich.llm.endpoint.request_config import RequestConfig
 from sqlenrich.plan.compile import compile_judging
 from sqlenrich.plan.pending_step import FEEDBACK, NO_FEEDBACK
 from sqlenrich.plan.source_columns import BAD_VALUE
-from sqlenrich.quality.stored_output import RunLine, StoredOutput
-from sqlenrich.runner.shared_request import ENGINE, MOCK_MODEL, SharedRequest
 from sqlenrich.store.duckdb.database import quote, text
+from sqlenrich.store.duckdb.tables import StoredOutput
+from sqlenrich.store.run_line import RunLine
+from sqlenrich.store.shared_request import ENGINE, MOCK_MODEL, SharedRequest
 
 if TYPE_CHECKING:
     from sqlenrich.plan.plan import Step
@@ -65,7 +66,7 @@ def make_views(stored: StoredOutput, test: str = "TRUE") -> None:
 
 def judging(stored: StoredOutput, request: SharedRequest, tables: Mapping[str, str]) -> tuple[Step, Step, Step]:
     """Give the steps by which a run judged its answers, over other tables."""
-    tells = BAD_VALUE in (stored.columns(PROMPTS) or {})
+    tells = BAD_VALUE in (stored.described(PROMPTS) or {})
     return compile_judging(request.enrichment(stored.name), "duckdb", tables, tells_values=tells)
 
 
@@ -80,7 +81,7 @@ def make_sent(stored: StoredOutput) -> None:
         f"CREATE OR REPLACE TEMP TABLE {SENT} AS SELECT request_hash, attempt, run_id, asked_at, sent_hash, "
         f"CAST(NULL AS VARCHAR) AS told, CAST(NULL AS INTEGER) AS call FROM {RESPONSES}"
     )
-    asked = {run_id for (run_id,) in stored.rows(f"SELECT DISTINCT run_id FROM {SENT}")}
+    asked = {run_id for (run_id,) in stored.fetch(f"SELECT DISTINCT run_id FROM {SENT}")}
     for run_id, line in stored.lines.items():
         request = line.request
         if request is None or run_id not in asked:
@@ -100,7 +101,7 @@ def make_sent(stored: StoredOutput) -> None:
                 [run_id],
             )
         elif told:
-            attempts = stored.rows(
+            attempts = stored.fetch(
                 f"SELECT DISTINCT attempt FROM {SENT} SEMI JOIN {KNOWN} USING (request_hash) "
                 "WHERE run_id = ? AND call IS NULL AND attempt > 1 ORDER BY attempt",
                 run_id,

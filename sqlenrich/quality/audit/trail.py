@@ -23,10 +23,10 @@ from sqlenrich.quality.audit.rebuilt_requests import (
     judging,
     rebuilt_requests,
 )
-from sqlenrich.quality.stored_output import StoredOutput
-from sqlenrich.runner.shared_request import SharedRequest
 from sqlenrich.schema.checks.repairs import REPAIRS, kept_nulls, repaired_sql
 from sqlenrich.store.duckdb.database import quote, text
+from sqlenrich.store.duckdb.tables import StoredOutput
+from sqlenrich.store.shared_request import SharedRequest
 
 _FACTS = (
     "run_id", "asked_at", "model", "sent_hash", "response", "call_error", "finish_reason", "tokens_in",
@@ -120,7 +120,7 @@ def _block(name: str, text: str | None, indent: int = 2) -> Iterator[str]:
 
 def key_test(stored: StoredOutput, key: Mapping[str, str]) -> str:
     """Give the test that a row has a key, whose values are given as texts."""
-    kinds = stored.columns(stored.tables["checked"]) or {}
+    kinds = stored.described(stored.tables["checked"]) or {}
     return " AND ".join(
         f"(CAST({quote(name)} AS VARCHAR) = {text(value)} OR {quote(name)} = TRY_CAST({text(value)} AS {kinds[name]}))"
         for name, value in key.items()
@@ -205,7 +205,7 @@ def _repairs(stored: StoredOutput, rules: SharedRequest, response: str | None) -
 def _reviews(stored: StoredOutput, row: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
     """Give what people judged of a row's request; nothing where there is no table of reviews."""
     table = stored.table("reviews")
-    found = stored.columns(table) or {}
+    found = stored.described(table) or {}
     hashed = next((name for name in ("request_hash", "_request_hash") if name in found), None)
     if hashed is not None:
         yield from _dicts(stored, f"SELECT * FROM {table} WHERE {hashed} = ? ORDER BY ALL", row["request_hash"])
@@ -218,6 +218,6 @@ def _verdict(row: Mapping[str, Any]) -> str:
 
 
 def _dicts(stored: StoredOutput, sql: str, *values: Any) -> list[dict[str, Any]]:
-    found = stored.rows(sql, *values)
+    found = stored.fetch(sql, *values)
     names = [str(column[0]) for column in stored.db.description or ()]
     return [dict(zip(names, row, strict=True)) for row in found]

@@ -15,16 +15,12 @@ from sqlenrich.core.errors import ConfigError
 from sqlenrich.quality.forget.database_copy import COPY, copied
 from sqlenrich.quality.forget.forgotten import Forgotten
 from sqlenrich.quality.forget.forgotten_rows import LEVELS, LINES, ForgottenRows
-from sqlenrich.quality.stored_output import (
-    FORGOTTEN,
-    FORGOTTEN_COLUMNS,
-    StoredOutput,
-    check_version,
-    checked_key,
-)
+from sqlenrich.quality.row_key import checked_key
 from sqlenrich.spec.enrichment import Enrichment
 from sqlenrich.store.duckdb.database import Database, Policy, quote, text
 from sqlenrich.store.duckdb.files import Outputs, check_replaceable, outputs_of, quarantine_file, write_rows
+from sqlenrich.store.duckdb.tables import DuckDBTables, StoredOutput, forgotten_types
+from sqlenrich.store.forgotten_lines import FORGOTTEN
 
 MEMORY_MIB = 4096
 """The memory of the copy; what does not fit is on the disk until the end."""
@@ -44,8 +40,8 @@ def forget_rows(
     if not outputs.database.is_file():
         raise ConfigError(f"{outputs}: no run has written it")
     with Database(outputs.database, Policy(memory_mib=MEMORY_MIB)) as database:
-        stored = StoredOutput(database.db, outputs.database, enrichment, str(outputs))
-        check_version(stored)
+        stored = StoredOutput(DuckDBTables(database.db, outputs.database, str(outputs)), enrichment, str(outputs))
+        stored.check_version()
         chosen = ForgottenRows(stored)
         if row is not None:
             chosen.choose_by_key(checked_key(stored, row))
@@ -129,7 +125,7 @@ def _write_file(stored: StoredOutput, file: Path) -> None:
     refused = file.stem.endswith("_quarantine") and quarantine_file(_accepted_file(file)) == file
     name = f"{stored.name}_quarantine" if refused else stored.name
     query = f"SELECT * FROM {COPY}.main.{quote(name)}"
-    kinds = {str(row[0]): str(row[1]) for row in stored.rows(f"DESCRIBE {query}")}
+    kinds = {str(row[0]): str(row[1]) for row in stored.fetch(f"DESCRIBE {query}")}
     nested = [column for column, kind in kinds.items() if kind.endswith("]") or kind.startswith("STRUCT")]
     for left in file.parent.glob(f".{file.name}.????????.tmp"):
         left.unlink(missing_ok=True)
@@ -146,7 +142,7 @@ def _accepted_file(file: Path) -> Path:
 
 def _write_lines(stored: StoredOutput) -> None:
     """Write into the copy what was forgotten."""
-    kinds = ", ".join(f"{name} {kind}" for name, kind in FORGOTTEN_COLUMNS.items())
+    kinds = ", ".join(f"{name} {kind}" for name, kind in forgotten_types().items())
     stored.db.execute(f"CREATE TABLE IF NOT EXISTS {COPY}.main.{FORGOTTEN} ({kinds})")
     stored.db.execute(f"INSERT INTO {COPY}.main.{FORGOTTEN} FROM {LINES}")
 

@@ -14,10 +14,11 @@ from sqlenrich.core.errors import ConfigError
 from sqlenrich.plan.drift import MARKS
 from sqlenrich.plan.profiles import OWN_FIELDS, PROFILES
 from sqlenrich.quality.audit.trail import key_test
-from sqlenrich.quality.stored_output import FORGOTTEN_COLUMNS, StoredOutput
 from sqlenrich.store import queries
 from sqlenrich.store.duckdb.answers_digest import ANSWERS_DIGEST
 from sqlenrich.store.duckdb.database import quote, reason, text
+from sqlenrich.store.duckdb.tables import StoredOutput, forgotten_types
+from sqlenrich.store.forgotten_lines import FORGOTTEN_COLUMNS
 
 ROWS, HASHES, LINES, LEVELS = (f"sqlenrich_forget_{name}" for name in ("rows", "hashes", "lines", "levels"))
 """Temporary tables: the rows to forget, the requests that go with them, the lines that tell of it, and the levels of
@@ -76,7 +77,7 @@ class ForgottenRows:
     @cached_property
     def tables(self) -> list[Table]:
         """All tables of the database with a column of request hashes."""
-        found = self.stored.rows(
+        found = self.stored.fetch(
             "SELECT schema_name, table_name, list(column_name ORDER BY column_index) FROM duckdb_columns() "
             "SEMI JOIN duckdb_tables() AS t USING (table_oid, database_name, schema_name, table_name) "
             "WHERE database_name = current_database() GROUP BY ALL ORDER BY ALL"
@@ -188,7 +189,7 @@ class ForgottenRows:
             for field, form in line.request.schema["properties"].items()
             for value in (*(form.get("enum") or ()), *([form["const"]] if "const" in form else ()))
         ]
-        fields = [str(field) for (field,) in stored.rows(f"SELECT DISTINCT field FROM {profiles}")]
+        fields = [str(field) for (field,) in stored.fetch(f"SELECT DISTINCT field FROM {profiles}")]
         for field in (name for name in fields if name not in (*OWN_FIELDS, MARKS)):
             db.execute(
                 f"INSERT INTO {LEVELS} SELECT DISTINCT field, level FROM {profiles} WHERE field = {text(field)} "
@@ -233,7 +234,7 @@ class ForgottenRows:
         stored = self.stored
         names = ", ".join(FORGOTTEN_COLUMNS)
         db = stored.db
-        kinds = ", ".join(f"{name} {kind}" for name, kind in FORGOTTEN_COLUMNS.items())
+        kinds = ", ".join(f"{name} {kind}" for name, kind in forgotten_types().items())
         db.execute(f"CREATE OR REPLACE TEMP TABLE {LINES} ({kinds})")
         now = "now() AT TIME ZONE 'UTC'"
         checked = next(table for table in self.own if quote(table.name) == stored.tables["checked"])

@@ -5,18 +5,21 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from html import escape
 from typing import Any
 
 from sqlglot import exp
 
-from sqlenrich.core.sql import equals
+from sqlenrich.core.names import column, relation
+from sqlenrich.core.sql import case, concat, equals, literal, one_of
 from sqlenrich.core.types import BIGINT, BOOLEAN, uncoerced
 from sqlenrich.plan.drift import MARKS
+from sqlenrich.plan.profiles import NULL
+from sqlenrich.plan.relations import symbol
 from sqlenrich.quality.comparison.comparison import printed
 from sqlenrich.quality.evaluation.evaluation import ValueScore
 from sqlenrich.quality.statistics import wilson_interval
-from sqlenrich.quality.stored_output import RunLine, StoredOutput
 from sqlenrich.runner.drift import Drift, FieldDrift
 from sqlenrich.runner.report import NOT_COUNTED
 from sqlenrich.runner.usage import cost_of
@@ -24,7 +27,11 @@ from sqlenrich.spec.prices import Prices, money
 from sqlenrich.spec.quality import Requirement
 from sqlenrich.store import queries
 from sqlenrich.store.base import ModelUsage
+from sqlenrich.store.database import selected
 from sqlenrich.store.ledger import LEDGER
+from sqlenrich.store.run_line import RunLine, utc_moment
+from sqlenrich.store.store import Store
+from sqlenrich.store.values import read_value, shown_value, text_of
 
 REFUSED = "(refused)"
 """What stands for the answer of a refused row."""
@@ -242,22 +249,17 @@ class SampleRows:
     sql: str
 
 
-def read_table(stored: StoredOutput) -> Table:
-    """Give the accepted and refused rows, and those of the last snapshot."""
-    counted = f"SELECT COUNT(*) FROM {stored.table('enriched')}"
-    reasons = (
-        f"SELECT _error, COUNT(*) AS rows FROM {stored.table('quarantine')} GROUP BY ALL ORDER BY rows DESC, _error"
-    )
-    sql = [counted, reasons]
-    rows_in: int | None = None
-    if "prompts" in stored.tables:
-        sql.append(f"SELECT COUNT(*) FROM {stored.table('prompts')}")
-        rows_in = int(stored.rows(sql[-1])[0][0])
+def read_table(stored: Store) -> Table:
+    """Return the accepted and refused rows, and those of the last snapshot."""
+    reasons = queries.reasons("quarantine")
+    asked = [queries.count_rows("prompts")] if stored.has("prompts") else []
     refused = {str(code): int(rows) for code, rows in stored.rows(reasons)}
-    return Table(rows_in, int(stored.rows(counted)[0][0]), refused, tuple(sql))
+    shown = tuple(map(stored.sql, (queries.count_rows("enriched"), reasons, *asked)))
+    rows_in = stored.number(asked[0]) if asked else None
+    return Table(rows_in, stored.number(queries.count_rows("enriched")), refused, shown)
 
 
-def read_spent(stored: StoredOutput, prices: Prices | None) -> dict[str, Spent]:
+def read_spent(stored: Store, prices: Prices | None) -> dict[str, Spent]:
     """Return the cost of each run: the one that it reported, else that of its stored answers at given prices.
 
     A run whose cost is unknown is left out.
@@ -276,70 +278,81 @@ def read_spent(stored: StoredOutput, prices: Prices | None) -> dict[str, Spent]:
     return found
 
 
-def _stored_usage(stored: StoredOutput, run: RunLine) -> list[ModelUsage] | None:
+def _stored_usage(stored: Store, run: RunLine) -> list[ModelUsage] | None:
     """Return what the stored answers of a run took; None where some of them are not there any more."""
-    from sqlenrich.store.duckdb.database import name_parts
-
-    name = ".".join(map(stored.quoted, name_parts(run.responses)))
+    table = stored.answers_of(run)
     told = ((run.report or {}).get("stored") or {}).get("answers")
-    if stored.columns(name) is None:
+    if stored.database.columns(table) is None:
         return None if told else []
-    query = queries.usage_by_run(exp.to_table(name, dialect="duckdb")).where(equals("run_id", run.run_id))
-    rows = stored.rows(query.sql("duckdb"))
+    query = queries.usage_by_run(relation(stored.engine, table)).where(equals("run_id", run.run_id))
+    rows = stored.rows(query)
     if told is not None and sum(int(row[2]) for row in rows) != told:
         return None
-    return [ModelUsage(str(model), int(uncounted), *counts) for _, model, _, _, uncounted, *counts in rows]
+    return [
+        ModelUsage(str(model), int(uncounted), *(None if count is None else int(count) for count in counts))
+        for _, model, _, _, uncounted, *counts in rows
+    ]
 
 
-def runs_sql(stored: StoredOutput) -> str:
-    """Give the SELECT of the ledger."""
-    from sqlenrich.store.duckdb.database import text
-
-    return (
-        f"SELECT run_id, started_at, ended_at, status, report FROM {LEDGER} "
-        f"WHERE name = {text(stored.enrichment.name)} ORDER BY started_at DESC LIMIT {RUNS_SHOWN}"
-    )
+def runs_query(stored: Store) -> exp.Select:
+    """Return the query of the ledger's lines."""
+    names = ("run_id", "started_at", "ended_at", "status", "report")
+    query = selected(stored.database, stored.database.named(LEDGER), names).where(equals("name", stored.name))
+    return query.order_by("started_at DESC").limit(RUNS_SHOWN)
 
 
 # Answers -------------------------------------------------------------------------------------------------------------
 
 
-def read_answers(stored: StoredOutput) -> tuple[Answers, ...]:
-    """Give the values of each field that has few: from the profiles of the runs, or else from the accepted rows."""
-    return _of_profiles(stored) if "profiles" in stored.tables else _of_rows(stored)
+def read_answers(stored: Store) -> tuple[Answers, ...]:
+    """Return the values of each field that has few: from the profiles of the runs, or else from the accepted rows."""
+    return _of_profiles(stored) if stored.has("profiles") else _of_rows(stored)
 
 
-def _of_profiles(stored: StoredOutput) -> tuple[Answers, ...]:
-    from sqlenrich.store.duckdb.database import text
-
-    table = stored.table("profiles")
-    newest = f"SELECT MAX(run) FROM {table} WHERE field <> {text(MARKS)}"
-    sql = (
-        "SELECT field, level, SUM(CASE WHEN run = newest THEN rows ELSE 0 END) AS now, "
-        "SUM(CASE WHEN run <> newest THEN rows ELSE 0 END) AS earlier "
-        f"FROM {table} CROSS JOIN ({newest}) AS last (newest) "
-        f"WHERE field IN ({', '.join(map(text, stored.fields))}) GROUP BY ALL ORDER BY field, now DESC, level"
+def _of_profiles(stored: Store) -> tuple[Answers, ...]:
+    name = partial(column, stored.engine)
+    newest = exp.select(exp.Max(this=name("run"))).from_(symbol("profiles"))
+    newest = newest.where(exp.NEQ(this=name("field"), expression=literal(MARKS)))
+    is_newest = exp.EQ(this=name("run"), expression=literal(str(stored.rows(newest)[0][0])))
+    now = exp.Sum(this=case((is_newest, name("rows")), default=literal(0)))
+    earlier = exp.Sum(this=case((is_newest.copy(), literal(0)), default=name("rows")))
+    query = exp.select(name("field"), name("level"), exp.alias_(now, "now_rows"), exp.alias_(earlier, "earlier_rows"))
+    query = (
+        query.from_(symbol("profiles"))
+        .where(one_of(name("field"), *stored.fields))
+        .group_by(name("field"), name("level"))
     )
+    query = query.order_by(name("field"), "now_rows DESC", name("level"))
     counts: dict[str, list[tuple[str, int, int]]] = {}
-    for name, level, now, earlier in stored.rows(sql):
-        counts.setdefault(str(name), []).append((str(level), int(now), int(earlier)))
-    return tuple(_answers(name, counts[name], sql) for name in stored.fields if name in counts)
+    for field_name, level, rows_now, rows_earlier in stored.rows(query):
+        counts.setdefault(str(field_name), []).append((str(level), int(rows_now), int(rows_earlier)))
+    sql = stored.sql(query)
+    return tuple(_answers(one, _most_first(counts[one]), sql) for one in stored.fields if one in counts)
 
 
-def _of_rows(stored: StoredOutput) -> tuple[Answers, ...]:
+def _of_rows(stored: Store) -> tuple[Answers, ...]:
     found = []
     for name in stored.fields:
         kind = uncoerced(stored.enrichment.readings[name])
         listed = "enum" in stored.enrichment.schema["properties"][name]
         if listed or kind in (BOOLEAN, BIGINT):
-            sql = (
-                f"SELECT COALESCE(CAST({stored.quoted(name)} AS VARCHAR), '(null)') AS level, COUNT(*) AS now "
-                f"FROM {stored.table('enriched')} GROUP BY ALL ORDER BY now DESC, level"
-            )
-            levels = [(str(level), int(now), 0) for level, now in stored.rows(f"{sql} LIMIT {10 * MOST_LEVELS}")]
+            value = column(stored.engine, name)
+            query = exp.select(value, exp.alias_(exp.Count(this=exp.Star()), "now_rows")).from_(symbol("enriched"))
+            query = query.group_by(value.copy()).order_by("now_rows DESC").limit(10 * MOST_LEVELS)
+            levels = [(printed_level(read_value(level, kind)), int(now), 0) for level, now in stored.rows(query)]
             if len(levels) < 10 * MOST_LEVELS:  # else an integer of any size
-                found.append(_answers(name, levels, sql))
+                found.append(_answers(name, _most_first(levels), stored.sql(query)))
     return tuple(found)
+
+
+def printed_level(value: Any) -> str:
+    """Return a value of a field as profiles name it."""
+    return NULL if value is None else text_of(value)
+
+
+def _most_first(levels: list[tuple[str, int, int]]) -> list[tuple[str, int, int]]:
+    """Return levels by their rows; of equal ones in the order of their names, which no collation changes."""
+    return sorted(levels, key=lambda level: (-level[1], level[0]))
 
 
 def _answers(name: str, levels: Sequence[tuple[str, int, int]], sql: str) -> Answers:
@@ -360,57 +373,80 @@ def _answers(name: str, levels: Sequence[tuple[str, int, int]], sql: str) -> Ans
 # Accuracy ------------------------------------------------------------------------------------------------------------
 
 
-def read_accuracy(stored: StoredOutput, *, with_rows: bool) -> Accuracy | None:
-    """Give the last evaluation; None where there is none."""
-    table = stored.tables.get("evaluations")
-    if table is None:
+def read_accuracy(stored: Store, *, with_rows: bool) -> Accuracy | None:
+    """Return the last evaluation; None where there is none."""
+    if not stored.has("evaluations"):
         return None
-    last = f"evaluation = (SELECT MAX(evaluation) FROM {table})"
-    head = stored.rows(
-        f"SELECT evaluation, CAST(MAX(evaluated_at) AS VARCHAR), MAX(truth), MAX(model) FROM {table} "
-        f"WHERE {last} GROUP BY 1"
-    )
-    if not head:
+    over_time = _over_time()
+    times: dict[str, list[tuple[str, float]]] = {}
+    last = ""
+    for one, evaluation, at, right_rows, rows in stored.rows(over_time):
+        moment = str(utc_moment(at))[:16]
+        times.setdefault(str(one), []).append((moment, int(right_rows) / int(rows)))
+        last = max(last, str(evaluation))
+    if not last:
         return None
-    pairs_sql = (
-        f"SELECT field, label, COALESCE(answer, '{REFUSED}') AS answer, SUM(CAST(is_right AS INTEGER)) AS right_rows, "
-        f"COUNT(*) AS rows FROM {table} WHERE {last} GROUP BY ALL ORDER BY field, rows DESC"
-    )
-    over_time = (
-        "SELECT field, evaluation, CAST(MAX(evaluated_at) AS VARCHAR) AS at, AVG(CAST(is_right AS INTEGER)) AS share "
-        f"FROM {table} GROUP BY field, evaluation ORDER BY field, evaluation"
-    )
+    about = exp.select("MAX(evaluated_at)", "MAX(truth)", "MAX(model)").from_(symbol("evaluations"))
+    at, truth, model = stored.rows(about.where(equals("evaluation", last)))[0]
+    pairs_query = _pairs(last)
     pairs: dict[str, dict[tuple[str, str], int]] = {}
     right: dict[str, int] = {}
-    for one, label, answer, right_rows, rows in stored.rows(pairs_sql):
-        pair = (_value(label), answer if answer == REFUSED else _value(answer))
+    for one, label, answer, right_rows, rows in stored.rows(pairs_query):
+        pair = (_value(label), REFUSED if answer is None else _value(answer))
         own = pairs.setdefault(str(one), {})
         own[pair] = own.get(pair, 0) + int(rows)
         right[str(one)] = right.get(str(one), 0) + int(right_rows)
-    times: dict[str, list[tuple[str, float]]] = {}
-    for one, _, at, share in stored.rows(over_time):
-        times.setdefault(str(one), []).append((str(at)[:16], float(share)))
     fields = tuple(
-        FieldAccuracy(one, own, right[one], sum(own.values()), tuple(times[one])) for one, own in pairs.items()
+        FieldAccuracy(one, own, right[one], sum(own.values()), tuple(times[one])) for one, own in sorted(pairs.items())
     )
-    worst, sql = [], [pairs_sql, over_time]
+    worst: list[Mapping[str, Any]] = []
+    sql = [pairs_query, over_time]
     if with_rows:
-        sql.append(
-            "SELECT row_key, COUNT(*) AS wrong, LIST(field ORDER BY field) AS fields, "
-            "LIST(label ORDER BY field) AS labels, "
-            f"LIST(COALESCE(answer, error) ORDER BY field) AS answers FROM {table} WHERE {last} AND NOT is_right "
-            f"GROUP BY row_key ORDER BY wrong DESC, row_key LIMIT {WORST_ROWS}"
-        )
-        worst = [
-            {"key": key, "wrong": list(zip(names, map(_value, labels), map(_value, answers), strict=True))}
-            for key, _, names, labels, answers in stored.rows(sql[-1])
-        ]
-    evaluation, at, truth, model = map(str, head[0])
-    return Accuracy(evaluation, at, truth, model, fields, tuple(worst), tuple(sql))
+        sql.append(_worst_keys(last))
+        worst = _worst_rows(stored, last, [str(key) for key, _ in stored.rows(sql[-1])])
+    return Accuracy(
+        last, str(utc_moment(at)), str(truth), str(model), fields, tuple(worst), tuple(map(stored.sql, sql))
+    )
+
+
+_RIGHT = exp.Sum(this=case((exp.column("is_right"), literal(1)), default=literal(0)))
+_ROWS = exp.alias_(exp.Count(this=exp.Star()), "counted_rows")
+
+
+def _over_time() -> exp.Select:
+    """The right rows of each field in each evaluation."""
+    found = exp.select("field", "evaluation", "MAX(evaluated_at) AS at_time", exp.alias_(_RIGHT.copy(), "right_rows"))
+    found = found.select(_ROWS.copy()).from_(symbol("evaluations")).group_by("field", "evaluation")
+    return found.order_by("field", "evaluation")
+
+
+def _pairs(evaluation: str) -> exp.Select:
+    """The rows of each label and answer of an evaluation; the answer of a refused row is NULL."""
+    found = exp.select("field", "label", "answer", exp.alias_(_RIGHT.copy(), "right_rows"), _ROWS.copy())
+    found = found.from_(symbol("evaluations")).where(equals("evaluation", evaluation))
+    return found.group_by("field", "label", "answer").order_by("field", "counted_rows DESC", "label", "answer")
+
+
+def _worst_keys(evaluation: str) -> exp.Select:
+    """The rows that are wrong in the most fields."""
+    found = exp.select("row_key", exp.alias_(exp.Count(this=exp.Star()), "wrong")).from_(symbol("evaluations"))
+    found = found.where(equals("evaluation", evaluation), exp.Not(this=exp.column("is_right"))).group_by("row_key")
+    return found.order_by("wrong DESC", "row_key").limit(WORST_ROWS)
+
+
+def _worst_rows(stored: Store, evaluation: str, keys: Sequence[str]) -> list[Mapping[str, Any]]:
+    """Return what is wrong in some rows: the field, its label, and the answer or the reason of the refusal."""
+    found = exp.select("row_key", "field", "label", "answer", "error").from_(symbol("evaluations"))
+    found = found.where(equals("evaluation", evaluation), exp.Not(this=exp.column("is_right")))
+    wrong: dict[str, list[tuple[str, str, str]]] = {}
+    for key, *facts in stored.among(found, exp.column("row_key"), keys):
+        name, label, answer, error = facts
+        wrong.setdefault(str(key), []).append((str(name), _value(label), _value(error if answer is None else answer)))
+    return [{"key": key, "wrong": sorted(wrong[key])} for key in keys]
 
 
 def _value(text: Any) -> str:
-    """Give a value that is kept as JSON as a text; a reason code as it is."""
+    """Return a value that is kept as JSON as a text; a reason code as it is."""
     try:
         return printed(json.loads(text))
     except (TypeError, ValueError):
@@ -420,44 +456,45 @@ def _value(text: Any) -> str:
 # Rows ----------------------------------------------------------------------------------------------------------------
 
 
-def read_refusals(stored: StoredOutput, table: Table) -> Refusals:
-    """Give a few refused rows of each reason: those with the smallest hashes."""
+def read_refusals(stored: Store, table: Table) -> Refusals:
+    """Return a few refused rows of each reason: those with the smallest hashes."""
     if not table.refused:
         return Refusals()
-    from sqlenrich.store.duckdb.database import text
-
-    columns = [name for name in stored.shown_columns if name in (stored.columns(stored.table("quarantine")) or ())]
-    key = ", ".join(f"{text(name)}, {stored.quoted(name)}" for name in columns)
-    sql = (
-        f"SELECT _error, _error_detail, response, CAST(json_object({key}) AS VARCHAR) AS key "
-        f"FROM {stored.table('quarantine')} QUALIFY ROW_NUMBER() OVER (PARTITION BY _error "
-        f"ORDER BY _request_hash, _error_detail) <= {EXAMPLES} ORDER BY _error"
-    )
+    columns = [name for name in stored.shown_columns if name in stored.columns("quarantine")]
+    name = partial(column, stored.engine)
+    order = [exp.Ordered(this=name(one), nulls_first=True) for one in ("_request_hash", "_error_detail")]
+    place = exp.Window(this=exp.RowNumber(), partition_by=[name("_error")], order=exp.Order(expressions=order))
+    shown = ("_error", "_error_detail", "response", "_request_hash", *columns)
+    placed = exp.select(*map(name, shown), exp.alias_(place, "sqlenrich_place")).from_(symbol("quarantine"))
+    query = exp.select(*map(name, shown)).from_(placed.subquery("placed"))
+    query = query.where(exp.LTE(this=exp.column("sqlenrich_place"), expression=literal(EXAMPLES)))
     found: dict[str, list[Mapping[str, Any]]] = {code: [] for code in table.refused}
-    for code, detail, response, values in stored.rows(sql):
-        found[str(code)].append({"detail": detail, "response": response, "key": json.loads(values)})
-    return Refusals(found, (sql,))
+    for code, detail, response, _, *values in sorted(stored.rows(query), key=lambda row: [str(one) for one in row[:4]]):
+        key = dict(zip(columns, map(shown_value, values), strict=True))
+        found[str(code)].append({"detail": detail, "response": response, "key": key})
+    return Refusals(found, (stored.sql(query),))
 
 
-def read_sample(stored: StoredOutput, rows: int, most_bytes: int) -> SampleRows:
-    """Give accepted rows, those with the smallest hashes first, as many as fit into some bytes of HTML."""
+def read_sample(stored: Store, rows: int, most_bytes: int) -> SampleRows:
+    """Return accepted rows, in the order of a hash of their requests, as many as fit into some bytes of HTML."""
     from sqlenrich.quality.page import cut_text
 
+    readings = stored.enrichment.readings
     names = [*stored.shown_columns, *stored.fields]
-    texts = ", ".join(
-        f"CASE WHEN {stored.quoted(name)} IS NULL THEN NULL ELSE CAST(to_json({stored.quoted(name)}) AS VARCHAR) END"
-        for name in names
-    )
-    hashed = f"FROM {stored.table('enriched')} ORDER BY MD5(_request_hash), rowid LIMIT {rows}"
-    sql = f"SELECT {', '.join(map(stored.quoted, names))} {hashed}"
-    drawn = f"SELECT {texts} FROM {stored.table('enriched')} WHERE rowid IN (SELECT rowid {hashed})"
-    found = stored.rows(f"{drawn} ORDER BY MD5(_request_hash), rowid")
+    hashed = column(stored.engine, "_request_hash")
+    order = stored.engine.sha256(concat(literal("report:"), hashed))
+    shown = (column(stored.engine, name) for name in names)
+    query = exp.select(exp.alias_(order, "drawn"), *shown).from_(symbol("enriched")).order_by("drawn").limit(rows)
+    found = [
+        [read_value(value, readings[name]) if name in readings else shown_value(value) for name, value in line]
+        for line in (list(zip(names, row[1:], strict=True)) for row in stored.rows(query))
+    ]
     lines: list[tuple[str, ...]] = []
     used = 0
     for row in found:
-        line = tuple(cut_text("" if text is None else _value(text)) for text in row)
+        line = tuple(cut_text("" if value is None else text_of(value)) for value in row)
         used += sum(len(escape(text).encode()) for text in line)
         if used > most_bytes:
             break
         lines.append(line)
-    return SampleRows(tuple(names), tuple(lines), len(found) - len(lines), sql)
+    return SampleRows(tuple(names), tuple(lines), len(found) - len(lines), stored.sql(query))

@@ -4,9 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from pathlib import Path
+from typing import Unpack
+
+from sqlglot import exp
 
 from sqlenrich.core.errors import ConfigError
+from sqlenrich.core.names import column
+from sqlenrich.core.sql import equals
 from sqlenrich.plan.drift import runs
+from sqlenrich.plan.relations import symbol
+from sqlenrich.quality.opened_store import open_results
 from sqlenrich.quality.page import check_page, write_file
 from sqlenrich.quality.report.facts import (
     RUNS_SHOWN,
@@ -18,21 +25,24 @@ from sqlenrich.quality.report.facts import (
     read_sample,
     read_spent,
     read_table,
-    runs_sql,
+    runs_query,
 )
 from sqlenrich.quality.report.page import report_page
 from sqlenrich.quality.report.quality_report import QualityReport, Request
 from sqlenrich.quality.report.tiles import NO_PROFILE, tiles
 from sqlenrich.quality.review.estimate import review_estimate
-from sqlenrich.quality.stored_output import ALL_RUNS, StoredOutput, stored_results
 from sqlenrich.runner.drift import Drift, why_not_compared
+from sqlenrich.runner.options import check_options
+from sqlenrich.runner.place import Output, PlaceOptions
 from sqlenrich.runner.profiles import drift_query, drifts_of, profiled_runs
 from sqlenrich.runner.session import settings_of
 from sqlenrich.spec.enrichment import Enrichment
 from sqlenrich.spec.loader import enrichment_of
 from sqlenrich.spec.prices import Prices
 from sqlenrich.spec.settings import Config
+from sqlenrich.store.database import selected
 from sqlenrich.store.ledger import LEDGER
+from sqlenrich.store.store import ALL_RUNS, Store
 
 DEFAULT_ROWS = 500
 ROW_BYTES = 400_000
@@ -42,30 +52,32 @@ ROW_BYTES = 400_000
 def report(
     enrichment: Enrichment | str | Path,
     *,
-    output: str | Path,
+    output: Output | None = None,
     page: str | Path | None = None,
     rows: int = DEFAULT_ROWS,
     with_rows: bool = True,
     prices: str | Path | Prices | None = None,
     config: Config | None = None,
+    **options: Unpack[PlaceOptions],
 ) -> QualityReport:
     """Give what is known of an enrichment's table of answers, and write it as a page.
 
-    ``output`` is what a run wrote. ``page`` is an HTML file to write: one file without requests, with ``rows`` sampled
-    rows. Without ``with_rows`` it has no text of any row: no sample, no example. What is not measured
-    says which command measures it. ``prices`` is a file of prices: by them, or by those of the settings, the report
-    computes the cost of runs that knew no prices. Raises ConfigError for an output without the enrichment's results,
-    and for a page that another program wrote.
+    ``output`` is what a run wrote; ``options`` name a warehouse as those of :func:`~sqlenrich.run` do. ``page`` is an
+    HTML file to write: one file without requests, with ``rows`` sampled rows. Without ``with_rows`` it has no text of
+    any row: no sample, no example. What is not measured says which command measures it. ``prices`` is a file of prices:
+    by them, or by those of the settings, the report computes the cost of runs that knew no prices. Raises ConfigError
+    for an output without the enrichment's results, and for a page that another program wrote.
     """
     enrichment = enrichment_of(enrichment)
+    check_options("report", options, PlaceOptions)
     if page is not None:
         if Path(page).suffix.lower() not in (".html", ".htm"):
             raise ConfigError(f"{page}: a page is an .html file")
         check_page(Path(page))
-    prices_now = settings_of(config, enrichment, prices).prices
-    with stored_results(enrichment, output) as stored:
+    settings = settings_of(config, enrichment, prices)
+    with open_results(enrichment, output, settings, options) as stored:
         drifts, newest, drift_sql = _drifts(stored)
-        spent = read_spent(stored, prices_now)
+        spent = read_spent(stored, settings.prices)
         lines = tuple(RunFigures(run, drifts.get(run.run_id), spent.get(run.run_id)) for run in stored.runs)
         facts = read_table(stored)
         answers = read_answers(stored)
@@ -74,11 +86,11 @@ def report(
         found = QualityReport(
             name=enrichment.name,
             file=enrichment.place,
-            output=str(output),
+            output=stored.output,
             description=enrichment.description,
             tiles=tiles(
                 enrichment,
-                str(output),
+                stored.output,
                 runs=lines,
                 table=facts,
                 answers=answers,
@@ -94,51 +106,47 @@ def report(
             refusals=read_refusals(stored, facts) if with_rows else Refusals(),
             sample=read_sample(stored, rows, ROW_BYTES) if with_rows and rows else None,
             request=_request(stored),
-            runs_sql=(runs_sql(stored), *drift_sql),
+            runs_sql=(stored.sql(runs_query(stored)), *drift_sql),
         )
     if page is not None:
         write_file(Path(page), report_page(found))
     return found
 
 
-def _reviewed_run(stored: StoredOutput) -> str:
-    """Give the sample to show: that of all runs, or else that of the newest run that has one."""
-    table = stored.table("reviews")
-    if "of_run" not in (stored.columns(table) or ()):
+def _reviewed_run(stored: Store) -> str:
+    """Return the sample to show: that of all runs, or else that of the newest run that has one."""
+    if "of_run" not in stored.columns("reviews"):
         return ALL_RUNS
-    samples = {str(run) for (run,) in stored.rows(f"SELECT DISTINCT of_run FROM {table}")}
+    samples = {str(run) for (run,) in stored.rows(exp.select("of_run").distinct().from_(symbol("reviews")))}
     return ALL_RUNS if ALL_RUNS in samples or not samples else max(samples)
 
 
-def _drifts(stored: StoredOutput) -> tuple[Mapping[str, Drift], Drift | str, tuple[str, ...]]:
+def _drifts(stored: Store) -> tuple[Mapping[str, Drift], Drift | str, tuple[str, ...]]:
     """Compare each of the last runs with those before it.
 
-    Give the drifts, that of the newest run or why it has none, and the SELECT.
+    Return the drifts, that of the newest run or why it has none, and the SELECT.
     """
-    if "profiles" not in stored.tables:
+    if not stored.has("profiles"):
         return {}, NO_PROFILE, ()
-    relations = stored.relations
-    sql = relations.sql(drift_query(stored.enrichment, relations.engine, RUNS_SHOWN))
-    drifts = drifts_of(stored.enrichment, stored.rows(sql))
-    profiled = profiled_runs(stored.rows(relations.sql(runs(relations.engine))))
+    query = drift_query(stored.enrichment, stored.engine, RUNS_SHOWN)
+    drifts = drifts_of(stored.enrichment, stored.rows(query))
+    profiled = profiled_runs(stored.rows(runs(stored.engine)))
     newest = (drifts.get(profiled[0].run) or why_not_compared(profiled)) if profiled else NO_PROFILE
-    return drifts, newest, (sql,)
+    return drifts, newest, (stored.sql(query),)
 
 
-def _request(stored: StoredOutput) -> Request:
+def _request(stored: Store) -> Request:
     enrichment = stored.enrichment
-    by_file = (
-        f"SELECT _model, _version, _fingerprint, COUNT(*) AS rows FROM {stored.table('enriched')} "
-        "GROUP BY ALL ORDER BY rows DESC"
-    )
-    found = stored.rows(by_file)
-    sql, shared = [by_file], None
-    if "request" in (stored.columns(LEDGER) or ()) and stored.runs:
-        from sqlenrich.store.duckdb.database import text
-
-        sql.append(f"SELECT request FROM {LEDGER} WHERE run_id = {text(stored.runs[-1].run_id)}")
-        shared = stored.rows(sql[-1])[0][0]
-    snapshot = stored.runs[-1].snapshot if stored.runs else None
+    names = [column(stored.engine, name) for name in ("_model", "_version", "_fingerprint")]
+    by_file = exp.select(*names, exp.alias_(exp.Count(this=exp.Star()), "counted_rows")).from_(symbol("enriched"))
+    by_file = by_file.group_by(*(name.copy() for name in names)).order_by("counted_rows DESC")
+    found = sorted(stored.rows(by_file), key=lambda row: (-int(row[3]), str(row)))
+    sql = [by_file]
+    newest = stored.runs[-1] if stored.runs else None
+    if newest is not None:
+        ledger = stored.database.named(LEDGER)
+        sql.append(selected(stored.database, ledger, ["request"]).where(equals("run_id", newest.run_id)))
+    snapshot = None if newest is None else newest.snapshot
     return Request(
         prompt=enrichment.template,
         turns=tuple((turn.role, turn.content or enrichment.system or "") for turn in enrichment.turns),
@@ -147,6 +155,6 @@ def _request(stored: StoredOutput) -> Request:
         version=enrichment.version,
         fingerprint=enrichment.fingerprint,
         stored={f"{model}, version {version}, {digest}": int(rows) for model, version, digest, rows in found},
-        shared=None if shared is None else str(shared),
-        sql=tuple(sql),
+        shared=None if newest is None or newest.request is None else newest.request.to_json(),
+        sql=tuple(map(stored.sql, sql)),
     )

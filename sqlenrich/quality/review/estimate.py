@@ -6,12 +6,14 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from sqlglot import exp
+
 from sqlenrich.quality.review.agreement import ReviewerAgreement, reviewer_agreement
 from sqlenrich.quality.review.proportion import Stratum, WrongRows, wrong_rows
-from sqlenrich.quality.review.sample import population, population_sql, requests_sql
+from sqlenrich.quality.review.sample import population, population_query, requests_query
 from sqlenrich.quality.review.sheet import choices_of
-from sqlenrich.quality.review.verdicts import UNSURE, WRONG, Verdict, standing_verdicts, verdicts_sql
-from sqlenrich.quality.stored_output import ALL_RUNS, StoredOutput
+from sqlenrich.quality.review.verdicts import UNSURE, WRONG, Verdict, standing_verdicts, verdicts_query
+from sqlenrich.store.store import ALL_RUNS, Store
 
 
 @dataclass(frozen=True)
@@ -58,20 +60,18 @@ class ReviewEstimate:
         return self.shares[0] if self.shares else None
 
 
-def review_estimate(stored: StoredOutput, run: str = ALL_RUNS) -> ReviewEstimate:
+def review_estimate(stored: Store, run: str = ALL_RUNS) -> ReviewEstimate:
     """Estimate from the verdicts on the rows of a run, or on those of all."""
     stands = standing_verdicts(stored, run)
-    sql = [population_sql(stored, run)]
-    if "reviews" in stored.tables:
-        sql.append(verdicts_sql(stored, run))
+    sql = [stored.sql(population_query(stored, run))]
+    if stored.has("reviews"):
+        sql.append(stored.sql(verdicts_query(stored, run)))
     if not stands.verdicts:
         return ReviewEstimate(run, 0, 0, stands.gone, (), (), (), (), tuple(sql))
     sizes = population(stored, run)
     judged = sorted({one.request for one in stands.verdicts})
-    found = stored.rows(
-        f"SELECT * FROM ({requests_sql(stored, run)}) AS accepted WHERE request_hash IN (SELECT UNNEST(?::VARCHAR[]))",
-        judged,
-    )
+    accepted = exp.select("*").from_(requests_query(stored, run).subquery("accepted"))
+    found = stored.among(accepted, exp.column("request_hash"), judged)
     places = {str(request): (str(stratum), int(size)) for request, stratum, size in found}
     verdicts = [one for one in stands.verdicts if one.request in places]
     scores = _scores(verdicts)

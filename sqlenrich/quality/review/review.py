@@ -6,23 +6,25 @@ import json
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Unpack
 
 from sqlenrich.core.errors import ConfigError
 from sqlenrich.core.plurals import counted
 from sqlenrich.core.text_repr import TextRepr
 from sqlenrich.core.text_table import table
+from sqlenrich.quality.opened_store import open_results
 from sqlenrich.quality.review.estimate import ReviewEstimate, ShareWrong, review_estimate
 from sqlenrich.quality.review.proportion import WrongRows
 from sqlenrich.quality.review.sample import draw_sample
 from sqlenrich.quality.review.sheet import check_reviewers, sheet_paths, write_sheets
 from sqlenrich.quality.review.truth import append_truth
 from sqlenrich.quality.review.verdicts import Taken, read_verdicts, standing_verdicts, store_verdicts
-from sqlenrich.quality.stored_output import stored_results
-from sqlenrich.runner.options import names_of
+from sqlenrich.runner.options import check_options, names_of
+from sqlenrich.runner.place import Output, PlaceOptions
+from sqlenrich.runner.session import settings_of
 from sqlenrich.spec.enrichment import Enrichment
 from sqlenrich.spec.loader import enrichment_of
-from sqlenrich.store.duckdb.files import database_path
+from sqlenrich.spec.settings import Config
 from sqlenrich.store.inputs import input_of
 
 WHOLE_ROW = "any field"
@@ -116,7 +118,7 @@ class Review(TextRepr):
 def review(
     enrichment: Enrichment | str | Path,
     *,
-    output: str | Path,
+    output: Output | None = None,
     sheet: str | Path | None = None,
     reviewers: Sequence[str] = (),
     run: str | None = None,
@@ -126,18 +128,21 @@ def review(
     truth: str | Path | None = None,
     input: Any = None,
     encoding: str | None = None,
+    config: Config | None = None,
+    **options: Unpack[PlaceOptions],
 ) -> Review:
     """Draw accepted rows for people to judge, read what they decided, and give the share wrong of all rows.
 
-    ``output`` is what a run wrote. ``sheet`` is a file to write, ``.html`` or ``.csv``, one per reviewer: with
-    ``reviewers`` their names are added to it. ``run`` is the id of a run whose rows are reviewed, or ``last``; by
-    default all accepted rows are. ``rows`` is the size of the sample in place of the header's ``review.share``; another
-    ``seed`` draws other rows. ``read`` are files that reviewers saved: their verdicts go into NAME_reviews, where
-    reading them again changes nothing. With ``truth``, a CSV file, judged rows of ``input`` are appended to it as
-    labelled rows. Raises ConfigError for an output without the enrichment's results, for a sheet of another database,
-    and for verdicts that can't be.
+    ``output`` is what a run wrote; ``options`` name a warehouse as those of :func:`~sqlenrich.run` do. ``sheet`` is a
+    file to write, ``.html`` or ``.csv``, one per reviewer: with ``reviewers`` their names are added to it. ``run`` is
+    the id of a run whose rows are reviewed, or ``last``; by default all accepted rows are. ``rows`` is the size of the
+    sample in place of the header's ``review.share``; another ``seed`` draws other rows. ``read`` are files that
+    reviewers saved: their verdicts go into NAME_reviews, where reading them again changes nothing. With ``truth``, a
+    CSV file, judged rows of ``input`` are appended to it as labelled rows. Raises ConfigError for an output without the
+    enrichment's results, for a sheet of another database, and for verdicts that can't be.
     """
     enrichment = enrichment_of(enrichment)
+    check_options("review", options, PlaceOptions)
     if enrichment.embedding is not None:
         raise ConfigError(f"{enrichment.place}: people can't judge vectors")
     if sheet is not None and read:
@@ -145,30 +150,28 @@ def review(
     if truth is not None and input is None:
         raise ConfigError("--truth appends rows of the input: which rows? Give --input PATH")
     files = [Path(one) for one in ([read] if isinstance(read, str | Path) else read)]
-    taken, written, sample = None, dict[Path, int](), None
-    if sheet is not None:
-        paths = sheet_paths(Path(sheet), check_reviewers(names_of(reviewers)))
-        with stored_results(enrichment, output) as stored:
-            of_run = stored.run_id(run)
-            sample = draw_sample(stored, run=of_run, rows=rows, seed=seed)
+    taken, written, sample, labelled = None, dict[Path, int](), None, None
+    paths = {} if sheet is None else sheet_paths(Path(sheet), check_reviewers(names_of(reviewers)))
+    with open_results(enrichment, output, settings_of(config, enrichment, None), options, write=bool(files)) as stored:
+        if sheet is not None:
+            sample = draw_sample(stored, run=stored.run_id(run), rows=rows, seed=seed)
             ledger = stored.runs[-1].run_id if stored.runs else ""
-        written = write_sheets(enrichment, sample, ledger, paths)
-    if files:
-        with stored_results(enrichment, output) as stored:
+            written = write_sheets(enrichment, sample, ledger, paths)
+        if files:
             verdicts = read_verdicts(stored, files)
-        taken = store_verdicts(database_path(Path(output)), enrichment.name, str(output), verdicts)
-        if run is None and len(samples := {one.of_run for one in verdicts}) == 1:
-            run = samples.pop() or None
-    labelled = None
-    with stored_results(enrichment, output) as stored:
+            taken = store_verdicts(stored, verdicts)
+            stored = stored.reopened()
+            if run is None and len(samples := {one.of_run for one in verdicts}) == 1:
+                run = samples.pop() or None
         of_run = stored.run_id(run)
         if truth is not None:
             stands = standing_verdicts(stored, of_run)
             labelled = append_truth(stored, stands, Path(truth), input_of(input, encoding))
         estimate = review_estimate(stored, of_run)
+        named = stored.output
     return Review(
         file=enrichment.place,
-        output=str(output),
+        output=named,
         sheets={str(path): count for path, count in written.items()},
         sampled=len(sample.drawn) if sample is not None else 0,
         accepted=sample.rows if sample is not None else estimate.rows,

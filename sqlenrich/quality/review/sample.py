@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
+
+from sqlglot import exp
 
 from sqlenrich.core.errors import ConfigError
 from sqlenrich.core.sql import literal
 from sqlenrich.core.turn import shown_text
 from sqlenrich.core.types import BOOLEAN
 from sqlenrich.plan.sample import requests, sample
-from sqlenrich.quality.stored_output import ALL_RUNS, StoredOutput, answer_hash
+from sqlenrich.quality.answer_hash import answer_hash
 from sqlenrich.spec.enrichment import Enrichment
+from sqlenrich.store.store import ALL_RUNS, Store
 
 
 @dataclass(frozen=True)
@@ -44,13 +46,12 @@ class ReviewSample:
     """The accepted rows of each stratum; one stratum without ``review.by``."""
 
 
-def requests_sql(stored: StoredOutput, run: str = ALL_RUNS) -> str:
-    """Give the SELECT of the accepted requests: the stratum and the rows of each. Raises ConfigError."""
-    engine = stored.relations.engine
-    return stored.relations.sql(requests(_stratified(stored), engine, literal(run) if run != ALL_RUNS else None))
+def requests_query(stored: Store, run: str = ALL_RUNS) -> exp.Select:
+    """Return the query of the accepted requests: the stratum and the rows of each. Raises ConfigError."""
+    return requests(_stratified(stored), stored.engine, literal(run) if run != ALL_RUNS else None)
 
 
-def _stratified(stored: StoredOutput) -> Enrichment:
+def _stratified(stored: Store) -> Enrichment:
     """Give the enrichment. Raises ConfigError where ``review.by`` can't be a stratum."""
     enrichment = stored.enrichment
     by = enrichment.quality.review.by
@@ -61,23 +62,22 @@ def _stratified(stored: StoredOutput) -> Enrichment:
     return enrichment
 
 
-def population_sql(stored: StoredOutput, run: str = ALL_RUNS) -> str:
-    """Give the SELECT of how many requests of each stratum have how many rows."""
-    return (
-        "SELECT stratum, request_rows, COUNT(*) AS requests\n"
-        f"FROM ({requests_sql(stored, run)}) AS accepted GROUP BY ALL ORDER BY ALL"
-    )
+def population_query(stored: Store, run: str = ALL_RUNS) -> exp.Select:
+    """Return the query of how many requests of each stratum have how many rows."""
+    names = ("stratum", "request_rows")
+    accepted = requests_query(stored, run).subquery("accepted")
+    return exp.select(*names, "COUNT(*) AS requests").from_(accepted).group_by(*names)
 
 
-def population(stored: StoredOutput, run: str = ALL_RUNS) -> dict[str, dict[int, int]]:
-    """Give, for each stratum, the number of requests by the number of rows that share one."""
+def population(stored: Store, run: str = ALL_RUNS) -> dict[str, dict[int, int]]:
+    """Return, for each stratum, the number of requests by the number of rows that share one."""
     found: dict[str, dict[int, int]] = {}
-    for stratum, size, count in stored.rows(population_sql(stored, run)):
+    for stratum, size, count in sorted(stored.rows(population_query(stored, run)), key=lambda row: (row[0], row[1])):
         found.setdefault(str(stratum), {})[int(size)] = int(count)
     return found
 
 
-def draw_sample(stored: StoredOutput, *, run: str = ALL_RUNS, rows: int | None = None, seed: int = 0) -> ReviewSample:
+def draw_sample(stored: Store, *, run: str = ALL_RUNS, rows: int | None = None, seed: int = 0) -> ReviewSample:
     """Draw the requests to judge. Raises ConfigError where there are none, or where their prompts are gone."""
     name = stored.enrichment.name
     sizes = {
@@ -89,11 +89,11 @@ def draw_sample(stored: StoredOutput, *, run: str = ALL_RUNS, rows: int | None =
         whose = f" of the run {run}" if run else ""
         raise ConfigError(f"{stored.output} has no accepted row of {name}{whose}: nothing to review")
     of_run = literal(run) if run != ALL_RUNS else None
-    query = sample(_stratified(stored), stored.relations.engine, rows=rows, seed=seed, of_run=of_run)
-    found = sorted(stored.rows(stored.relations.sql(query)), key=lambda row: (row[3], row[0]))
+    query = sample(_stratified(stored), stored.engine, rows=rows, seed=seed, of_run=of_run)
+    found = sorted(stored.rows(query), key=lambda row: (row[3], row[0]))
     drawn = [request for request, _, _, _ in found]
     prompts = _prompts(stored, drawn)
-    answers, keys = stored.answers(drawn), _keys(stored, drawn)
+    answers, keys = stored.answers(drawn), stored.shown_rows(drawn)
     return ReviewSample(
         tuple(
             SampledRow(
@@ -114,16 +114,10 @@ def draw_sample(stored: StoredOutput, *, run: str = ALL_RUNS, rows: int | None =
     )
 
 
-def _prompts(stored: StoredOutput, requests: list[str]) -> dict[str, str]:
-    """Give the prompt of each request. Raises ConfigError where they were not kept."""
-    found: dict[str, str] = {}
-    if table := stored.tables.get("prompts"):
-        sql = (
-            f"SELECT request_hash, ANY_VALUE(prompt) FROM {table} WHERE prompt IS NOT NULL "
-            "AND request_hash IN (SELECT UNNEST(?::VARCHAR[])) GROUP BY 1"
-        )
-        turns = stored.enrichment.turns
-        found = {str(request): shown_text(turns, str(prompt)) for request, prompt in stored.rows(sql, requests)}
+def _prompts(stored: Store, requests: list[str]) -> dict[str, str]:
+    """Return the prompt of each request. Raises ConfigError where they were not kept."""
+    turns = stored.enrichment.turns
+    found = {request: shown_text(turns, prompt) for request, prompt in stored.prompts(requests).items()}
     if missing := len(set(requests) - set(found)):
         why = (
             "keep_prompts is false"
@@ -135,15 +129,3 @@ def _prompts(stored: StoredOutput, requests: list[str]) -> dict[str, str]:
             "which asks nothing again"
         )
     return found
-
-
-def _keys(stored: StoredOutput, requests: list[str]) -> dict[str, dict[str, Any]]:
-    """Give the key and the kept columns of the first row of each request."""
-    from sqlenrich.store.duckdb.database import text
-
-    pairs = ", ".join(f"{text(name)}, {stored.quoted(name)}" for name in stored.shown_columns)
-    sql = (
-        f"SELECT _request_hash, MIN(CAST(json_object({pairs}) AS VARCHAR)) FROM {stored.table('enriched')} "
-        "WHERE _request_hash IN (SELECT UNNEST(?::VARCHAR[])) GROUP BY 1"
-    )
-    return {str(request): json.loads(key) for request, key in stored.rows(sql, requests)}

@@ -6,6 +6,7 @@ import csv
 import json
 from collections.abc import Sequence
 from dataclasses import replace
+from datetime import datetime
 from pathlib import Path
 from typing import Any
 
@@ -13,9 +14,11 @@ from sqlenrich.core.errors import ConfigError, did_you_mean
 from sqlenrich.core.json import canonical_json, compact_json
 from sqlenrich.quality.review.sheet import choices_of, is_text
 from sqlenrich.quality.review.verdicts import RIGHT, UNSURE, Stands
-from sqlenrich.quality.stored_output import StoredOutput
 from sqlenrich.store.inputs import Input, input_name
+from sqlenrich.store.run_line import utc_moment
 from sqlenrich.store.scratch import scratch_folder
+from sqlenrich.store.store import Store
+from sqlenrich.store.values import shown_value, text_of
 
 LABEL = "expected_{}"
 """The column of a field's right values where the header names none."""
@@ -38,7 +41,7 @@ def right_values(stands: Stands) -> dict[str, dict[str, Any]]:
     return found
 
 
-def append_truth(stored: StoredOutput, stands: Stands, truth: Path, source: Input) -> int:
+def append_truth(stored: Store, stands: Stands, truth: Path, source: Input) -> int:
     """Append the judged rows to a CSV file and give their number; a key that is there is not appended again.
 
     A line has the columns of the input that the prompt and the key read, and a column of right values a field. The file
@@ -100,23 +103,27 @@ def _known_lines(truth: Path) -> tuple[list[str] | None, list[dict[str, str]]]:
         return list(reader.fieldnames or ()), list(reader)
 
 
-def _keys_of(stored: StoredOutput, requests: Sequence[str]) -> dict[str, tuple[str, ...]]:
+def _keys_of(stored: Store, requests: Sequence[str]) -> dict[str, tuple[str, ...]]:
     """Give the key of one row of each request, as texts."""
     key = stored.enrichment.key or ("_row",)
     names = [name for name in key if name in stored.shown_columns]
     if len(names) < len(key):
         missing = ", ".join({*key} - {*names})
         raise ConfigError(f"{stored.output}: the rows have no column {missing}: run it again first")
-    texts = ", ".join(f"COALESCE(CAST({stored.quoted(name)} AS VARCHAR), '')" for name in names)
-    sql = (
-        f"SELECT _request_hash, MIN([{texts}]) FROM {stored.table('enriched')} "
-        "WHERE _request_hash IN (SELECT UNNEST(?::VARCHAR[])) GROUP BY 1"
-    )
-    return {str(request): tuple(values) for request, values in stored.rows(sql, list(requests))}
+    found = stored.first_rows("enriched", names, requests)
+    return {request: tuple(map(_key_text, values)) for request, values in found.items()}
+
+
+def _key_text(value: Any) -> str:
+    """Return a value of a key as DuckDB casts it to a text; NULL as an empty one."""
+    if isinstance(value, datetime):
+        moment = utc_moment(value).isoformat(sep=" ")
+        return moment.rstrip("0") if "." in moment else moment
+    return "" if value is None else text_of(shown_value(value))
 
 
 def _source_rows(
-    stored: StoredOutput, source: Input, columns: Sequence[str], key: Sequence[str], wanted: Sequence[tuple[str, ...]]
+    stored: Store, source: Input, columns: Sequence[str], key: Sequence[str], wanted: Sequence[tuple[str, ...]]
 ) -> dict[tuple[str, ...], dict[str, str]]:
     """Give the rows of some keys, as texts: arrays and structs as JSON, NULL as an empty text."""
     from sqlenrich.core.types import Array, Struct

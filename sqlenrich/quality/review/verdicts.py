@@ -12,10 +12,15 @@ from decimal import Decimal
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from sqlglot import exp
+
 from sqlenrich.core.errors import ConfigError, did_you_mean
 from sqlenrich.core.json import compact_json
+from sqlenrich.core.names import column
+from sqlenrich.core.sql import literal
 from sqlenrich.core.types import DATE, STRING, TIMESTAMP, Type
 from sqlenrich.plan.relations import REVIEWS
+from sqlenrich.quality.answer_hash import answer_hash
 from sqlenrich.quality.comparison.metrics import label_value
 from sqlenrich.quality.review.sheet import (
     EXPECTED,
@@ -27,9 +32,10 @@ from sqlenrich.quality.review.sheet import (
     is_text,
     may_be_null,
 )
-from sqlenrich.quality.stored_output import StoredOutput, answer_hash
 from sqlenrich.schema import value_test
 from sqlenrich.spec.enrichment import Enrichment
+from sqlenrich.store.database import selected
+from sqlenrich.store.store import Store
 
 RIGHT, WRONG, UNSURE = "right", "wrong", "unsure"
 _WORDS = {"y": RIGHT, "n": WRONG, "u": UNSURE, **{word: word for word in (RIGHT, WRONG, UNSURE)}}
@@ -45,7 +51,8 @@ COLUMNS: Mapping[str, Type] = {
 }
 """``expected`` is the right value as JSON, NULL where it is not told. ``of_run`` is the run of whose rows the sample
 was drawn, empty for all runs. Times are in UTC without a time zone."""
-_IDENTITY = ("request_hash", "answer_hash", "field", "reviewer", "of_run")
+_READ = tuple(name for name in COLUMNS if name != "read_at")
+"""The columns of a verdict, in its order."""
 MOST_PROBLEMS = 10
 
 
@@ -79,7 +86,7 @@ class Taken:
     changed: int
 
 
-def read_verdicts(stored: StoredOutput, files: Sequence[Path]) -> list[Verdict]:
+def read_verdicts(stored: Store, files: Sequence[Path]) -> list[Verdict]:
     """Read the files that reviewers saved. Raises ConfigError with all problems, each with its file and line."""
     problems: list[str] = []
     found: dict[tuple[str, ...], Verdict] = {}
@@ -92,7 +99,7 @@ def read_verdicts(stored: StoredOutput, files: Sequence[Path]) -> list[Verdict]:
     return list(found.values())
 
 
-def _of_file(stored: StoredOutput, path: Path, problems: list[str]) -> Iterator[Verdict]:
+def _of_file(stored: Store, path: Path, problems: list[str]) -> Iterator[Verdict]:
     try:
         text = path.read_text(encoding="utf-8-sig")
     except OSError as error:
@@ -170,7 +177,7 @@ def _csv_lines(path: Path, text: str) -> Iterator[tuple[str, dict[str, Any], dic
             yield f"{path}, line {reader.line_num}", about, line
 
 
-def _check_about(stored: StoredOutput, path: Path, about: Mapping[str, Any]) -> None:
+def _check_about(stored: Store, path: Path, about: Mapping[str, Any]) -> None:
     name, version = stored.enrichment.name, about.get(FORMAT)
     if version != VERSION:
         raise ConfigError(f"{path} is of version {version} of the sheets, this is version {VERSION}: make it again")
@@ -214,38 +221,18 @@ def _json_value(value: object) -> object:
 # The table -----------------------------------------------------------------------------------------------------------
 
 
-def store_verdicts(database: Path, name: str, place: str, verdicts: Sequence[Verdict]) -> Taken:
-    """Write verdicts into ``NAME_reviews``: one that is there already changes nothing, a later one replaces it.
+def store_verdicts(stored: Store, verdicts: Sequence[Verdict]) -> Taken:
+    """Append verdicts to ``NAME_reviews``, but for those that stand there already.
 
-    Raises ConfigError where a table of that name is not of this version.
+    The table takes no UPDATE: of several lines of one reviewer on one field of one answer, the latest holds. Raises
+    ConfigError where a table of that name is not of this version.
     """
-    from sqlenrich.store.duckdb.database import Database, quote
-
-    table = quote(REVIEWS.format(name))
-    with Database(database) as db:
-        if (columns := db.columns(table)) is None:
-            types = ", ".join(
-                f"{column} {'TIMESTAMP' if kind == TIMESTAMP else 'VARCHAR'}" for column, kind in COLUMNS.items()
-            )
-            db.execute(f"CREATE TABLE {table} ({types})")
-        else:
-            check_columns(place, REVIEWS.format(name), columns)
-        identity = ", ".join(_IDENTITY)
-        known = {
-            tuple(row[:-2]): tuple(row[-2:]) for row in db.rows(f"SELECT {identity}, verdict, expected FROM {table}")
-        }
-        changed = [one for one in verdicts if known.get(_identity(one)) != (one.verdict, one.expected)]
-        new = sum(_identity(one) not in known for one in changed)
-        now = datetime.now(UTC).replace(tzinfo=None, microsecond=0)
-        same = " AND ".join(f"{column} = ?" for column in _IDENTITY)
-        db.begin()
-        for one in changed:
-            if _identity(one) in known:
-                db.db.execute(f"DELETE FROM {table} WHERE {same}", list(_identity(one)))
-        if changed:
-            holes = ", ".join("?" * len(COLUMNS))
-            db.db.executemany(f"INSERT INTO {table} VALUES ({holes})", [[*one, now] for one in changed])
-        db.commit()
+    known = {_identity(one): one for one in stored_verdicts(stored)}
+    changed = [one for one in verdicts if known.get(_identity(one)) != one]
+    new = sum(_identity(one) not in known for one in changed)
+    now = datetime.now(UTC).replace(tzinfo=None)
+    if changed:
+        stored.database.append(stored.table("reviews"), COLUMNS, [(*one, now) for one in changed])
     return Taken(len(verdicts), new, len(changed) - new)
 
 
@@ -259,21 +246,29 @@ def _identity(one: Verdict) -> tuple[str, ...]:
     return (one.request, one.answer, one.field, one.reviewer, one.of_run)
 
 
-def verdicts_sql(stored: StoredOutput, run: str) -> str:
-    """Give the SELECT of the verdicts on a sample."""
-    from sqlenrich.store.duckdb.database import text
+def verdicts_query(stored: Store, run: str | None) -> exp.Select:
+    """Return the query of the verdicts on a sample, None: on all; the earlier ones first."""
+    query = selected(stored.database, stored.table("reviews"), _READ)
+    if run is not None:
+        query = query.where(exp.EQ(this=column(stored.engine, "of_run"), expression=literal(run)))
+    return query.order_by(column(stored.engine, "read_at"))
 
-    names = "request_hash, answer_hash, field, reviewer, verdict, expected, of_run"
-    return f"SELECT {names} FROM {stored.table('reviews')} WHERE of_run = {text(run)} ORDER BY ALL"
+
+def stored_verdicts(stored: Store, run: str | None = None) -> list[Verdict]:
+    """Return the verdicts on a sample that hold. Raises ConfigError for a table of another version."""
+    if not stored.has("reviews"):
+        return []
+    check_columns(stored.output, REVIEWS.format(stored.name), stored.columns("reviews"))
+    found: dict[tuple[str, ...], Verdict] = {}
+    for row in stored.rows(verdicts_query(stored, run)):
+        verdict = Verdict(*row)
+        found[_identity(verdict)] = verdict
+    return sorted(found.values(), key=lambda one: (*_identity(one), one.verdict))
 
 
-def standing_verdicts(stored: StoredOutput, run: str) -> Stands:
-    """Give the verdicts on a sample whose answers stand. Raises ConfigError for a table of another version."""
-    table = stored.tables.get("reviews")
-    if table is None:
-        return Stands((), {}, 0)
-    check_columns(stored.output, REVIEWS.format(stored.name), stored.columns(table) or ())
-    found = [Verdict(*row) for row in stored.rows(verdicts_sql(stored, run))]
+def standing_verdicts(stored: Store, run: str) -> Stands:
+    """Return the verdicts on a sample whose answers stand. Raises ConfigError for a table of another version."""
+    found = stored_verdicts(stored, run)
     answers = stored.answers(sorted({one.request for one in found}))
     hashes = {request: answer_hash(answer) for request, answer in answers.items()}
     fields = set(stored.fields)

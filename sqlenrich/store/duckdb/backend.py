@@ -29,6 +29,7 @@ from sqlenrich.store.duckdb.database import Database, Policy, failure, name_part
 from sqlenrich.store.duckdb.files import check_replaceable, export, outputs_of
 from sqlenrich.store.duckdb.input_files import among_files
 from sqlenrich.store.duckdb.source import SOURCE, open_source
+from sqlenrich.store.duckdb.tables import DuckDBTables
 from sqlenrich.store.inputs import Input, TableInMemory
 from sqlenrich.store.result_tables import ResultTables
 from sqlenrich.store.scratch import KeptFolder
@@ -288,6 +289,10 @@ class DuckDBBackend(StatementBackend):
         if not self.database.path.is_file():
             raise ConfigError(f"{self.outputs} holds no run of {enrichment.name}: run it first")
         check_replaceable(*self.outputs.written)
+
+    def as_database(self) -> DuckDBTables:
+        """Return the tables of the open database."""
+        return DuckDBTables(self.database.db, self.database.path, self.output)
 
     def check_before_run(self, enrichment: Enrichment, input: Input) -> None:
         """Refuse to read what the run writes, and to write over what no run wrote. Raises ConfigError."""

@@ -25,9 +25,11 @@ from sqlenrich.spark.single_flight import key_of
 from sqlenrich.spec.enrichment import Enrichment
 from sqlenrich.store import queries
 from sqlenrich.store.base import Counts, Origin, Results, RunStart, Source
+from sqlenrich.store.database import Database
 from sqlenrich.store.inputs import EncodedFiles, Input, TableInMemory
 from sqlenrich.store.ledger import LEDGER
 from sqlenrich.store.spark.connection import SparkConnection
+from sqlenrich.store.spark.database import SparkDatabase
 from sqlenrich.store.spark.ledger import AppendedLedger
 from sqlenrich.store.spark.pending import RANGE, digits_of, in_ranges
 from sqlenrich.store.spark.source import is_file, is_query, open_files, open_memory, open_query, open_table
@@ -96,6 +98,10 @@ class SparkBackend(StatementBackend):
     def _folder(self) -> Path:
         """The folder of the journal."""
         return Path(self.where.journal or ".sqlenrich")
+
+    def as_database(self) -> Database:
+        """Return the tables of the open backend."""
+        return SparkDatabase(self.tables)
 
     @property
     def session(self) -> SparkSession:

@@ -71,7 +71,7 @@ class SparkTables:
         """
         new = _beside(relation, _NEW)
         if (path := folder_of(new)) is not None:
-            with self._views(query) as read:
+            with self.views(query) as read:
                 self._write(self.connection.query(print_sql(self.engine, read)), path, by=by)
             return True
         made = exp.Create(this=new if by is None else relation, kind="TABLE", expression=query)
@@ -141,7 +141,7 @@ class SparkTables:
             self._schemas[path] = rows.schema
 
     @contextmanager
-    def _views(self, query: Sql) -> Iterator[Sql]:
+    def views(self, query: Sql) -> Iterator[Sql]:
         """Give a query that reads views of this output's folders: for a folder by name Spark runs a job a mention."""
         query, views = query.copy(), dict[str, str]()
         try:

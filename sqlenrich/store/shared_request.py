@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from datetime import datetime
 from typing import TYPE_CHECKING, Any
@@ -21,10 +21,7 @@ from sqlenrich.spec.enrichment import Enrichment
 from sqlenrich.spec.limits import Limit
 
 if TYPE_CHECKING:  # "import sqlenrich" does not load the HTTP client
-    from sqlenrich.ask.model_choice import ModelChoice
-    from sqlenrich.core.engine import ModelCall
     from sqlenrich.llm.endpoint.adaptations import RequestChange
-    from sqlenrich.spec.prices import Prices
 
 ENDPOINT, MOCK_MODEL, ENGINE = "endpoint", "mock", "engine"
 """Who answers: an endpoint, the mock model, the engine's own function."""
@@ -36,7 +33,6 @@ _SECRET = re.compile(
     re.IGNORECASE,
 )
 """The names of fields whose values are not kept. ``max_tokens`` and ``prompt_cache_key`` are none of them."""
-_SECRET_HEADER = re.compile("auth|key|token|secret|cookie|password", re.IGNORECASE)
 
 
 @dataclass(frozen=True)
@@ -132,7 +128,7 @@ class SharedRequest:
     def with_changes(self, params: Mapping[str, Any], changes: Sequence[RequestChange]) -> SharedRequest:
         """Give it with the changes of the requests of some parameters."""
         told = tuple((change.at.replace(tzinfo=None).isoformat(), change.name) for change in changes)
-        kept = dict(_kept("", params, [], frozenset()))
+        kept = dict(without_secrets("", params, [], frozenset()))
         calls = tuple(replace(call, changes=told) if call.params == kept else call for call in self.calls)
         return replace(self, calls=calls)
 
@@ -179,74 +175,17 @@ def read_request(text: str) -> ReadRequest:
     return ReadRequest(found, intact)
 
 
-def shared_request(
-    enrichment: Enrichment,
-    choice: ModelChoice,
-    engine: str,
-    calls: Iterable[tuple[ResolvedModel, str]],
-    prices: Prices | None,
-    in_sql: ModelCall | None = None,
-    *,
-    retry: bool = False,
-) -> SharedRequest:
-    """Give what the requests of a run share; ``in_sql`` is the call of the engine's own function, where it asks.
-
-    ``calls`` are the models of the run's calls, each with its constant.
-    """
-    from sqlenrich.llm.endpoint.model import EndpointModel
-
-    forms: tuple[SharedForm, ...] = ()
-    extra: Mapping[str, Any] = {}
-    asked, secrets = MOCK_MODEL, frozenset[str]()
-    if in_sql is not None:
-        asked, forms = ENGINE, (SharedForm("engine", in_sql.response_format, in_sql.hint),)
-    elif isinstance(choice.model, EndpointModel):
-        sent, endpoint = choice.model.config, choice.model.endpoint
-        asked, extra = ENDPOINT, endpoint.extra_body
-        kind = "none" if sent.response_format is None else str(sent.response_format["type"])
-        forms = (SharedForm(kind, sent.response_format, sent.hint), *(SharedForm(*form) for form in sent.fallbacks))
-        known = endpoint.resolve_key() if endpoint.api_key_command is None else None
-        headers = (value for name, value in endpoint.resolve_headers().items() if _SECRET_HEADER.search(name))
-        secrets = frozenset(value for value in (known, *headers) if value)
-    withheld: list[str] = []
-    price = None if prices is None else prices.models.get(choice.resolved.name)
-    of_params = {constant: _kept("", one.params, withheld, secrets) for one, constant in calls}
-    return SharedRequest(
-        asked=asked,
-        engine=engine,
-        model=choice.resolved.name,
-        calls=tuple(SharedCall(constant, params) for constant, params in of_params.items()),
-        forms=forms,
-        extra_body=_kept("", extra, withheld, secrets),
-        turns=enrichment.turns,
-        hint_hashed=enrichment.hint == "always" if in_sql is None else in_sql.hint is not None,
-        schema=enrichment.schema,
-        repairs=tuple(enrichment.repairs),
-        feedback=enrichment.feedback,
-        version=enrichment.version,
-        fingerprint=enrichment.fingerprint,
-        key=enrichment.key,
-        keep=enrichment.keep,
-        keep_prompts=enrichment.keep_prompts,
-        limit=enrichment.limit,
-        price=None if price is None else {name: str(amount) for name, amount in asdict(price).items()},
-        embedding=enrichment.embedding,
-        retry=retry,
-        withheld=tuple(dict.fromkeys(withheld)),
-    )
-
-
-def _kept(path: str, value: Any, withheld: list[str], secrets: frozenset[str]) -> Any:
+def without_secrets(path: str, value: Any, withheld: list[str], secrets: frozenset[str]) -> Any:
     """Give a value without what may be a secret; ``withheld`` gets the place of each."""
     if isinstance(value, Mapping):
         return {
             name: _withheld(f"{path}{name}", withheld)
             if _SECRET.search(str(name)) and isinstance(inner, str)
-            else _kept(f"{path}{name}.", inner, withheld, secrets)
+            else without_secrets(f"{path}{name}.", inner, withheld, secrets)
             for name, inner in value.items()
         }
     if isinstance(value, list | tuple):
-        return [_kept(path, inner, withheld, secrets) for inner in value]
+        return [without_secrets(path, inner, withheld, secrets) for inner in value]
     if isinstance(value, str) and any(secret in value for secret in secrets if len(secret) >= _SHORTEST_SECRET):
         return _withheld(path.rstrip("."), withheld)
     return value

@@ -1,0 +1,155 @@
+"""The tables of an enrichment copied from any engine into a scratch database, for what reads all rows.
+
+An audit computes each request and each verdict again, so it needs every row. What is copied is deleted at the end.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import duckdb
+from sqlglot import exp
+
+from sqlenrich.core.names import column
+from sqlenrich.core.sql import Sql, cast, literal
+from sqlenrich.core.types import STRING, Decimal, Type, stored, uncoerced, without_zones
+from sqlenrich.engines.duckdb.engine import ENGINE
+from sqlenrich.plan.compile import compile_judging
+from sqlenrich.plan.evaluations import EVALUATIONS
+from sqlenrich.plan.plan import RESPONSES
+from sqlenrich.plan.profiles import PROFILES
+from sqlenrich.plan.relations import symbol
+from sqlenrich.store.database import selected
+from sqlenrich.store.duckdb.database import quote, text
+from sqlenrich.store.duckdb.tables import DuckDBTables, StoredOutput
+from sqlenrich.store.forgotten_lines import FORGOTTEN, FORGOTTEN_COLUMNS
+from sqlenrich.store.ledger import COLUMNS, LEDGER
+from sqlenrich.store.scratch import scratch_folder
+from sqlenrich.store.store import ROLES, Store
+from sqlenrich.store.values import read_value, shown_value, text_of
+
+PART_ROWS = 50_000
+"""About the rows of one query: a driver gives its rows as one list."""
+LONGEST_LINE = 2**28
+"""The bytes of a row as JSON, at most."""
+HASHED = {
+    "prompts": "request_hash",
+    "responses": "request_hash",
+    "checked": "request_hash",
+    "enriched": "_request_hash",
+    "quarantine": "_request_hash",
+    "reviews": "request_hash",
+}
+"""The tables that are copied, and the column of the request in each."""
+
+
+@contextmanager
+def copied_output(store: Store, key: Mapping[str, str] | None = None) -> Iterator[StoredOutput]:
+    """Copy the tables of an enrichment, or with ``key`` those rows that the requests of a key's rows have."""
+    with scratch_folder() as folder:
+        db = duckdb.connect(str(folder / "copied.duckdb"), config={"temp_directory": str(folder / "spill")})
+        try:
+            db.execute("SET TimeZone = 'UTC'")
+            _Copy(store, db, folder / "rows.jsonl").make(key)
+            yield StoredOutput(DuckDBTables(db, Path(store.output), store.output), store.enrichment, store.output)
+        finally:
+            db.close()
+
+
+class _Copy:
+    def __init__(self, store: Store, db: duckdb.DuckDBPyConnection, path: Path) -> None:
+        self.store, self.db, self.path = store, db, path
+
+    def make(self, key: Mapping[str, str] | None) -> None:
+        store = self.store
+        for table, columns in ((LEDGER, COLUMNS), (FORGOTTEN, FORGOTTEN_COLUMNS)):
+            named = store.database.named(table)
+            found = store.database.columns(named) or {}
+            if known := {name: kind for name, kind in columns.items() if name in found}:
+                self._fill(table, known, [store.database.rows(selected(store.database, named, list(known)))])
+        requests = None if key is None else self._requests(key)
+        for role, hashed in HASHED.items():
+            if not store.has(role):
+                continue
+            types = self._types(role)
+            query = exp.select(*(column(store.engine, name) for name in types)).from_(symbol(role))
+            parts: Iterable[list[tuple[Any, ...]]] = self._parts(role, query, hashed)
+            if requests is not None:
+                parts = [store.among(query, column(store.engine, hashed), requests)]
+                if key is not None and role not in ("responses", "reviews"):
+                    unasked = exp.Is(this=column(store.engine, hashed), expression=exp.Null())
+                    parts = [*parts, store.rows(query.where(unasked, self._of_key(key)))]
+            name = store.last.responses if role == "responses" else ROLES[role].format(store.name)
+            self._fill(name, types, parts)
+
+    def _of_key(self, key: Mapping[str, str]) -> Sql:
+        engine = self.store.engine
+        tests = (
+            exp.EQ(this=cast(column(engine, name), engine.sql_type(STRING)), expression=literal(value))
+            for name, value in key.items()
+        )
+        return exp.and_(*tests)
+
+    def _requests(self, key: Mapping[str, str]) -> list[str]:
+        """Return the requests of the rows of a key."""
+        found = exp.select("request_hash").distinct().from_(symbol("checked")).where(self._of_key(key))
+        return [str(request) for (request,) in self.store.rows(found) if request is not None]
+
+    def _types(self, role: str) -> dict[str, Type]:
+        """Return the columns of a table with portable types: drivers tell less than the plan knows."""
+        store, request = self.store, self.store.request
+        found = {name: kind and stored(without_zones(uncoerced(kind))) for name, kind in store.columns(role).items()}
+        judged = compile_judging(request.enrichment(store.name), "duckdb", {})
+        known: dict[str, Type] = {
+            name: kind for step in judged if step.name == role for name, kind in step.columns.items()
+        }
+        if role in ("responses", "profiles", "evaluations"):
+            known = {**{"responses": RESPONSES, "profiles": PROFILES, "evaluations": EVALUATIONS}[role]}
+        given = {*request.key, *request.keep}
+        return {
+            name: (kind if name in given or name not in known else stored(uncoerced(known[name]))) or STRING
+            for name, kind in found.items()
+        }
+
+    def _parts(self, role: str, query: exp.Select, hashed: str) -> Iterator[list[tuple[Any, ...]]]:
+        """Read a table by ranges of its hashes, then the rows without one."""
+        store = self.store
+        place = column(store.engine, hashed)
+        count = store.number(exp.select(exp.Count(this=exp.Star())).from_(symbol(role)))
+        parts = max(1, -(-count // PART_ROWS))
+        bounds = [f"{number * 2**32 // parts:08x}" for number in range(1, parts)]
+        for low, high in zip(["", *bounds], [*bounds, None], strict=True):
+            tests: list[Sql] = [exp.GTE(this=place.copy(), expression=literal(low))]
+            if high is not None:
+                tests.append(exp.LT(this=place.copy(), expression=literal(high)))
+            yield store.rows(query.where(*tests))
+        yield store.rows(query.where(exp.Is(this=place.copy(), expression=exp.Null())))
+
+    def _fill(self, table: str, columns: Mapping[str, Type], parts: Iterable[list[tuple[Any, ...]]]) -> None:
+        """Write the rows of a table as JSON lines, which DuckDB reads with their types."""
+        kinds = {name: ENGINE.sql_type(kind).sql("duckdb") for name, kind in columns.items()}
+        with self.path.open("w", encoding="utf-8", errors="surrogatepass") as file:
+            for part in parts:
+                for row in part:
+                    named = zip(columns.items(), row, strict=True)
+                    file.write(json.dumps({name: _written(value, kind) for (name, kind), value in named}) + "\n")
+        listed = ", ".join(f"{text(name)}: {text(kind)}" for name, kind in kinds.items())
+        read = f"read_json({text(str(self.path))}, format = 'newline_delimited', columns = {{{listed}}}"
+        self.db.execute(
+            f"CREATE TABLE {quote(table.rpartition('.')[2])} AS FROM {read}, maximum_object_size = {LONGEST_LINE})"
+        )
+        self.path.unlink()
+
+
+def _written(value: Any, kind: Type) -> Any:
+    if value is None:
+        return None
+    if isinstance(kind, Decimal):
+        return str(value)
+    if kind == STRING and not isinstance(value, str):
+        return text_of(shown_value(value))
+    return read_value(value, kind)

@@ -1,0 +1,217 @@
+"""What runs of an enrichment left in a database: the ledger's lines and the tables, on every engine."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+from sqlglot import exp
+
+from sqlenrich.core.engine import Engine
+from sqlenrich.core.errors import ConfigError
+from sqlenrich.core.names import column, relation
+from sqlenrich.core.sql import Sql, literal
+from sqlenrich.core.types import Type
+from sqlenrich.plan.relations import RELATIONS, REVIEWS, Relations, relations_of, symbol
+from sqlenrich.spec.enrichment import RESERVED_COLUMNS, Enrichment
+from sqlenrich.store.database import Database
+from sqlenrich.store.ledger import COLUMNS, LEDGER
+from sqlenrich.store.run_line import RunLine, read_lines
+from sqlenrich.store.shared_request import SharedRequest
+from sqlenrich.store.values import read_value, shown_value
+
+VERSION = "was made by another version of sqlenrich: run it again (what is answered is not paid again)"
+ALL_RUNS, LAST_RUN = "", "last"
+"""The rows of all runs, and the word for the newest run."""
+LISTED = 500
+"""The values that one condition lists."""
+ROLES: Mapping[str, str] = {**RELATIONS, "reviews": REVIEWS}
+"""The tables of an enrichment that people read, and the pattern of each name."""
+
+
+@dataclass(frozen=True)
+class Store:
+    """An open database, and what runs of an enrichment left in it."""
+
+    database: Database
+    enrichment: Enrichment
+    output: str
+    """The output as the caller named it."""
+
+    @property
+    def name(self) -> str:
+        """The enrichment's name."""
+        return self.enrichment.name
+
+    @property
+    def engine(self) -> Engine:
+        """The engine whose SQL the database runs."""
+        return self.database.engine
+
+    # Runs ------------------------------------------------------------------------------------------------------------
+
+    @cached_property
+    def lines(self) -> Mapping[str, RunLine]:
+        """The lines of all runs in the database by their ids, the oldest first; none without a ledger."""
+        table = self.database.named(LEDGER)
+        found = self.database.columns(table) or {}
+        if not found:
+            return {}
+        listed = [column(self.engine, name) if name in found else exp.alias_(exp.Null(), name) for name in COLUMNS]
+        return read_lines(self.database.rows(exp.select(*listed).from_(relation(self.engine, table))))
+
+    @cached_property
+    def runs(self) -> tuple[RunLine, ...]:
+        """The runs of the enrichment, the oldest first."""
+        return tuple(line for line in self.lines.values() if line.name == self.name)
+
+    @cached_property
+    def last(self) -> RunLine:
+        """The last run of the enrichment that made its tables. Raises ConfigError where there is none."""
+        if not self.runs:
+            raise ConfigError(f"{self.database.home} holds no run of {self.name}: run it first")
+        made = [line for line in self.runs if line.made_tables]
+        return made[-1] if made else self.runs[-1]
+
+    @cached_property
+    def unpublished(self) -> RunLine | None:
+        """A later run that made the prompts anew and left the results as they were."""
+        later = self.runs[self.runs.index(self.last) + 1 :]
+        return next((line for line in reversed(later) if line.snapshot is not None), None)
+
+    @property
+    def request(self) -> SharedRequest:
+        """What the requests of the last run share. Raises ConfigError where it is unknown."""
+        if self.last.request is None:
+            what = self.last.problem or f"its line {self.last.run_id} of {LEDGER} {VERSION}"
+            raise ConfigError(f"{self.database.home} does not tell what the last run of {self.name} asked: {what}")
+        return self.last.request
+
+    def run_id(self, named: str | None) -> str:
+        """Return the id of a run by its name: an id, ``last``, or None for all runs. Raises ConfigError."""
+        if named is None:
+            return ALL_RUNS
+        known = [run.run_id for run in self.runs]
+        if named == LAST_RUN and known:
+            return known[-1]
+        if named not in known:
+            shown = ", ".join(known[-3:]) or "none"
+            raise ConfigError(f"{self.output} has no run {named} of {self.name}; the last ones are: {shown}")
+        return named
+
+    # Tables ----------------------------------------------------------------------------------------------------------
+
+    def table(self, role: str) -> str:
+        """Return the table of a role, as the engine writes it. The last run may have named that of the answers."""
+        if role == "responses" and self.runs:
+            return self.answers_of(self.last)
+        return self.database.named(ROLES[role].format(self.name))
+
+    def answers_of(self, run: RunLine) -> str:
+        """Return the table of a run's answers, as the engine writes it."""
+        return run.responses if "." in run.responses else self.database.named(run.responses)
+
+    @cached_property
+    def _columns(self) -> Mapping[str, Mapping[str, Type | None]]:
+        found = {role: self.database.columns(self.table(role)) for role in ROLES if role not in _NOT_READ}
+        return {role: columns for role, columns in found.items() if columns is not None}
+
+    def has(self, role: str) -> bool:
+        """Tell whether the table of a role is there."""
+        return role in self._columns
+
+    def columns(self, role: str) -> Mapping[str, Type | None]:
+        """Return the columns of the table of a role and their types; none where it is not there."""
+        return self._columns.get(role, {})
+
+    @cached_property
+    def relations(self) -> Relations:
+        """The tables of the enrichment by role, for queries over symbols."""
+        named = {role: self.table(role) for role in RELATIONS}
+        found = relations_of(self.enrichment, self.engine, {**named, "source": "sqlenrich_no_source"})
+        return found.renamed({"reviews": self.table("reviews")})
+
+    def rows(self, query: exp.Query) -> list[tuple[Any, ...]]:
+        """Run a query over symbols and return its rows."""
+        bound = self.relations.bound(query)
+        assert isinstance(bound, exp.Query)
+        return self.database.rows(bound)
+
+    def number(self, query: exp.Query) -> int:
+        """Run a query over symbols that gives one number; 0 for NULL."""
+        return int(self.rows(query)[0][0] or 0)
+
+    def among(self, query: exp.Select, name: Sql, values: Sequence[str]) -> list[tuple[Any, ...]]:
+        """Return the rows of a query whose column is one of some values, some hundred of them at a time."""
+        found: list[tuple[Any, ...]] = []
+        for start in range(0, len(values), LISTED):
+            listed = [literal(value) for value in values[start : start + LISTED]]
+            found += self.rows(query.where(exp.In(this=name.copy(), expressions=listed)))
+        return found
+
+    def sql(self, query: Sql) -> str:
+        """Return a query as the engine writes it, for people."""
+        return self.relations.sql(query)
+
+    def reopened(self) -> Store:
+        """Return the store as it is now: the lines of the ledger and the tables are read again."""
+        return Store(self.database, self.enrichment, self.output)
+
+    # Rows of results -------------------------------------------------------------------------------------------------
+
+    @property
+    def fields(self) -> list[str]:
+        """The output fields."""
+        return list(self.enrichment.readings)
+
+    @cached_property
+    def shown_columns(self) -> list[str]:
+        """The key and the kept columns of the accepted rows."""
+        own = {*self.enrichment.readings, *RESERVED_COLUMNS}
+        return [name for name in self.columns("enriched") if name not in own]
+
+    def answers(self, requests: Sequence[str]) -> dict[str, dict[str, Any]]:
+        """Return the accepted answer of each of some requests, by field; a request without one is left out."""
+        readings = self.enrichment.readings
+        return {
+            request: {name: read_value(value, kind) for (name, kind), value in zip(readings.items(), row, strict=True)}
+            for request, row in self.first_rows("enriched", self.fields, requests).items()
+        }
+
+    def shown_rows(self, requests: Sequence[str]) -> dict[str, dict[str, Any]]:
+        """Return the key and the kept columns of the first accepted row of each of some requests."""
+        names = self.shown_columns
+        return {
+            request: dict(zip(names, map(shown_value, row), strict=True))
+            for request, row in self.first_rows("enriched", names, requests).items()
+        }
+
+    def prompts(self, requests: Sequence[str]) -> dict[str, str]:
+        """Return the stored prompt of each of some requests; one whose prompt was not kept is left out."""
+        if not self.has("prompts"):
+            return {}
+        found = exp.select("request_hash", "MIN(prompt)").from_(symbol("prompts")).where("prompt IS NOT NULL")
+        rows = self.among(found.group_by("request_hash"), exp.column("request_hash"), requests)
+        return {str(request): str(prompt) for request, prompt in rows}
+
+    def first_rows(self, role: str, names: Sequence[str], requests: Sequence[str]) -> dict[str, tuple[Any, ...]]:
+        """Return some columns of one row of each request, with the driver's values.
+
+        It is the least row, so that each engine gives the same one.
+        """
+        columns = [column(self.engine, name) for name in ("_request_hash", *names)]
+        found: dict[str, tuple[Any, ...]] = {}
+        for request, *values in self.among(exp.select(*columns).from_(symbol(role)), columns[0], requests):
+            row = tuple(values)
+            if request not in found or _order(row) < _order(found[request]):
+                found[str(request)] = row
+        return found
+
+
+_NOT_READ = ("pending", "lock")
+
+
+def _order(row: tuple[Any, ...]) -> str:
+    return str([shown_value(value) for value in row])

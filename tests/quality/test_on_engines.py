@@ -1,0 +1,204 @@
+"""The verbs of quality over the same answers on each engine: what DuckDB tells, every engine tells."""
+
+from __future__ import annotations
+
+import csv
+import json
+import shutil
+import zlib
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+import sqlenrich as se
+from tests.support.endpoint import ScriptedEndpoint
+from tests.support.warehouses import MODULES, Standin
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+PROMPT = """---
+source: {source}
+key: [id]
+keep: [channel]
+model: m
+params: {{temperature: 0, max_tokens: 60}}
+review: {{by: intent}}
+output:
+  type: object
+  properties:
+    intent: {{type: string, enum: [card, transfer, top_up, cash, other]}}
+    urgency: {{type: integer, minimum: 1, maximum: 5}}
+    asks: {{type: boolean}}
+    confidence: {{type: number, minimum: 0, maximum: 1}}
+    topics: {{type: array, items: {{type: string, maxLength: 30}}, maxItems: 4}}
+    due: {{type: string, format: date}}
+  required: [intent, urgency, asks, confidence, topics, due]
+---
+Classify the message from {{{{ channel }}}}: {{{{ body }}}}
+"""
+ROWS: list[dict[str, str | None]] = [
+    {"id": f"{n:03}", "channel": ("web", None, 'it\'s \\ "odd"\n')[n % 3], "body": f"text {n % 150}"}
+    for n in range(200)
+]
+
+
+def answer(prompt: str) -> str:
+    """An answer that depends on the prompt alone: a tenth is cut off, a tenth lacks a field."""
+    number = zlib.crc32(prompt.encode())
+    found = {
+        "intent": ("card", "transfer", "top_up", "cash", "other")[number % 5],
+        "urgency": 1 + number % 4,
+        "asks": number % 2 == 0,
+        "confidence": number % 100 / 100,
+        "topics": ["a", 'b "c"', "ü"][: number % 4],
+        "due": f"2026-{1 + number % 12:02}-{1 + number % 28:02}",
+    }
+    if number % 10 == 3:
+        del found["urgency"]
+    text = json.dumps(found)
+    return text[:-9] if number % 10 == 7 else text
+
+
+ENGINES = [*MODULES, pytest.param("spark", marks=pytest.mark.spark)]
+
+
+@dataclass(frozen=True)
+class Place:
+    """An engine with the answers of two runs, and the options by which a verb finds them."""
+
+    enrichment: se.Enrichment
+    options: dict[str, Any]
+    folder: Path
+    opened: Any = field(default=None, repr=False)
+
+
+def enriched(place: Place, source: Any) -> Place:
+    """Two runs; the second asks nothing."""
+    with ScriptedEndpoint(content=answer, models=("m",)) as endpoint:
+        for asked in (True, False):
+            report = se.run(place.enrichment, input=source, endpoint=endpoint.url, **place.options)
+            assert (report.calls > 0) is asked
+    return place
+
+
+@pytest.fixture(scope="module")
+def made(tmp_path_factory: pytest.TempPathFactory) -> Place:
+    """DuckDB with the same rows."""
+    folder = tmp_path_factory.mktemp("duckdb")
+    (folder / "rows.jsonl").write_text("\n".join(map(json.dumps, ROWS)))
+    (folder / "tickets.prompt").write_text(PROMPT.format(source="messages"))
+    place = Place(se.load(folder / "tickets.prompt"), {"output": folder / "out.duckdb"}, folder)
+    return enriched(place, folder / "rows.jsonl")
+
+
+@pytest.fixture
+def expected(made: Place, tmp_path: Path) -> Place:
+    """DuckDB with the same rows, for one test."""
+    copy = tmp_path / "expected.duckdb"
+    shutil.copyfile(made.options["output"], copy)
+    return replace(made, options={"output": copy})
+
+
+@pytest.fixture(scope="module", params=ENGINES)
+def place(
+    request: pytest.FixtureRequest, standins: Callable[[str], Standin], tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[Place]:
+    """Each engine in turn."""
+    if request.param == "spark":
+        yield from spark_place(tmp_path_factory.mktemp("spark"))
+        return
+    with pytest.MonkeyPatch.context() as patch:
+        found = standins(request.param)
+        patch.setenv("DBT_PROFILES_DIR", str(found.folder))
+        found.write_profile()
+        found.clear()
+        found.load(ROWS)
+        (found.folder / "tickets.prompt").write_text(PROMPT.format(source=found.source))
+        options = {"engine": found.engine, "profile": "standin", "output": found.schema}
+        yield enriched(Place(se.load(found.folder / "tickets.prompt"), options, found.folder), found.source)
+
+
+def spark_place(folder: Path) -> Iterator[Place]:
+    """Spark with folders of files."""
+    from sqlenrich.store.spark.backend import SparkBackend, SparkPlace
+    from tests.standins.spark import spark_session
+
+    session: SparkSession = spark_session()
+    kinds = "id string, channel string, body string"
+    session.createDataFrame([tuple(row.values()) for row in ROWS], kinds).write.parquet(f"{folder}/rows")
+    (folder / "tickets.prompt").write_text(PROMPT.format(source="messages"))
+    output = SparkBackend(SparkPlace(f"{folder}/out", session=session, journal=f"{folder}/journal"))
+    yield enriched(Place(se.load(folder / "tickets.prompt"), {"output": output}, folder), f"{folder}/rows")
+
+
+def told(found: Any) -> Any:
+    """What a verb tells without what is of one run or one place: ids, times, SQL."""
+    if isinstance(found, dict):
+        return {name: told(value) for name, value in found.items() if name not in OWN}
+    return [told(one) for one in found] if isinstance(found, list) else found
+
+
+OWN = (
+    *("output", "file", "sql", "runs_sql", "tiles", "request", "run", "run_id", "runs", "at", "asked_at", "_asked_at"),
+    *("latency_ms", "request_id", "read_at", "ledger", "started_at", "ended_at", "told", "duration_s"),
+)
+
+
+def test_the_report_is_that_of_duckdb(place: Place, expected: Place) -> None:
+    found, wanted = (se.report(one.enrichment, **one.options) for one in (place, expected))
+    assert told(json.loads(found.to_json())) == told(json.loads(wanted.to_json()))
+    assert (found.table.accepted, found.table.rows_in) == (wanted.table.accepted, len(ROWS))
+    assert found.sample is not None
+    assert wanted.sample is not None
+    assert (found.sample.columns, found.sample.lines) == (wanted.sample.columns, wanted.sample.lines)
+    assert found.refusals.examples == wanted.refusals.examples
+    assert [one.levels for one in found.answers] == [one.levels for one in wanted.answers]
+
+
+def judged(place: Place, folder: Path) -> tuple[list[dict[str, str]], Path]:
+    """The lines of a sheet, and the file in which a reviewer judged each third answer as wrong."""
+    sheet = folder / "sheet.csv"
+    se.review(place.enrichment, sheet=sheet, rows=40, **place.options)
+    with sheet.open(encoding="utf-8-sig", newline="") as file:
+        lines = list(csv.DictReader(file))
+    read = folder / "read.csv"
+    with read.open("w", encoding="utf-8", newline="") as file:
+        writer = csv.DictWriter(file, list(lines[0]))
+        writer.writeheader()
+        for number, line in enumerate(lines):
+            verdicts = {name: "y" for name in line if name.startswith("verdict: ")}
+            wrong = {"verdict: intent": "n"} if number % 3 == 0 else {}
+            writer.writerow({**line, **verdicts, **wrong})
+    return lines, read
+
+
+def test_a_review_is_that_of_duckdb(place: Place, expected: Place, tmp_path: Path) -> None:
+    sheets, reviews = [], []
+    for number, one in enumerate((place, expected)):
+        folder = tmp_path / str(number)
+        folder.mkdir()
+        lines, read = judged(one, folder)
+        sheets.append([{name: value for name, value in line.items() if name != "_about"} for line in lines])
+        reviews.append(se.review(one.enrichment, read=read, **one.options))
+        again = se.review(one.enrichment, read=read, **one.options)
+        assert again.taken is not None
+        assert (again.taken.new, again.taken.changed) == (0, 0)
+    assert sheets[0] == sheets[1]
+    assert len(sheets[0]) >= 40
+    found, wanted = reviews
+    assert (found.taken, found.estimate.shares) == (wanted.taken, wanted.estimate.shares)
+    assert found.estimate.whole is not None
+    assert found.estimate.whole.found.wrong > 0
+
+
+def test_an_audit_is_that_of_duckdb(place: Place, expected: Place) -> None:
+    for row in (None, {"id": "000"}, {"id": "001"}):
+        found, wanted = (se.audit(one.enrichment, row=row, **one.options) for one in (place, expected))
+        assert told(found.to_dict()) == told(wanted.to_dict())
+        assert found.holds
+    with pytest.raises(se.ConfigError, match="has no row id=999 of tickets"):
+        se.audit(place.enrichment, row={"id": "999"}, **place.options)
