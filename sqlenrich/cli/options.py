@@ -72,33 +72,10 @@ outputs_option = click.option(
     multiple=True,
     help="A .duckdb database, a .csv, .parquet or .jsonl file, - for stdout; may be repeated. A warehouse's schema.",
 )
-output_option = click.option(
-    "--output", metavar="PATH", required=True, help="What a run wrote: a .duckdb database or a file."
-)
-
-
-def _refuse_place(context: click.Context, option: click.Parameter, value: str | None) -> None:
-    if value is not None:
-        command = context.command.name
-        raise click.UsageError(
-            f"sqlenrich {command} reads the DuckDB database of a run, or a file that it wrote: give --output, not "
-            f"--{option.name}. On a warehouse and on Spark, sqlenrich usage tells the runs and their cost, sqlenrich "
-            "drift what moved, and the statements of sqlenrich render --quality draw a sample and count the right rows",
-        )
-
-
-no_place_options = _all(
-    *(
-        click.option(f"--{name}", name, hidden=True, expose_value=False, is_eager=True, callback=_refuse_place)
-        for name in ("target", "engine", "profile", "connection", "spark")
-    ),
-)
-"""The options of a place, for the commands that read a DuckDB database: they say so."""
-local_output_option = _all(output_option, no_place_options)
 result_options = _all(
     click.option("--quarantine", is_flag=True, help="The refused rows with their reasons, not the accepted ones."),
     click.option("--columns", metavar="C1,C2", callback=parse_names, help="Only these columns."),
-    click.option("--where", metavar="SQL", help="Only these rows, by a condition in DuckDB's SQL."),
+    click.option("--where", metavar="SQL", help="Only these rows, by a condition in the SQL of the place."),
 )
 place_options = _all(
     click.option("--engine", metavar="E", help="On this engine: databricks, snowflake, bigquery or spark."),

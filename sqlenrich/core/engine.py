@@ -189,6 +189,8 @@ class Engine:
     """How the answers of ``call`` are read; None where a Python client asks."""
     embedding: EmbeddingFunction | None = None
     """Its function for vectors; None where a Python client asks, and where it has none."""
+    keeps_deleted: str = ""
+    """What the vendor keeps of deleted rows, for how long, and what shortens it; empty for nothing."""
     updates: bool = True
     """Whether every table takes UPDATE. Otherwise the statement that asks also reads what it stores."""
     functions: FunctionSyntax | None = None

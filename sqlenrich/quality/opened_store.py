@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import contextmanager
-from pathlib import Path
 
 from sqlenrich.core.errors import ConfigError
-from sqlenrich.runner.place import Output, PlaceOptions, RunPlaceOptions, place_of
+from sqlenrich.runner.place import Output, PlaceOptions, RunPlaceOptions, is_paths, place_of
 from sqlenrich.spec.enrichment import Enrichment
 from sqlenrich.spec.settings import Config
 from sqlenrich.store.statements import StatementBackend
@@ -42,7 +41,7 @@ def open_store(
         return
     from sqlenrich.store.duckdb.tables import open_tables
 
-    assert isinstance(place, str | Path | Sequence)
+    assert is_paths(place)
     with open_tables(enrichment, place, memory_mib=memory_mib, write=write) as tables:
         yield Store(tables, enrichment, tables.output)
 

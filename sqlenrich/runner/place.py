@@ -6,7 +6,7 @@ import importlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias, TypedDict
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias, TypedDict, TypeGuard
 
 from sqlenrich.ask.model_choice import WantedModel
 from sqlenrich.core.errors import ConfigError
@@ -74,6 +74,11 @@ DRIVERS = {
 
 Output: TypeAlias = str | Path | Sequence[str | Path] | Backend
 """A database or a file, several of them, or a backend."""
+
+
+def is_paths(output: Output) -> TypeGuard[str | Path | Sequence[str | Path]]:
+    """Tell whether an output is a database or files, and no backend."""
+    return isinstance(output, str | Path | Sequence)
 
 
 class Place(NamedTuple):

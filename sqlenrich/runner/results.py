@@ -7,27 +7,34 @@ import io
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
+from typing import Unpack
 
 import duckdb
 
 from sqlenrich.core.errors import ConfigError
+from sqlenrich.runner.place import Output, PlaceOptions, is_paths, place_in
 from sqlenrich.runner.repair_advice import TRIED, WITHOUT_TEXT, repair_advice
+from sqlenrich.spec.settings import Config, find_config
+from sqlenrich.store.duckdb.copied import copied_rows
 from sqlenrich.store.duckdb.database import cannot_open, quote, reason
 from sqlenrich.store.duckdb.files import (
     FILE_SUFFIXES,
     STANDARD_OUTPUT,
     check_replaceable,
     database_path,
+    outputs_of,
     print_rows,
     write_rows,
 )
 from sqlenrich.store.ledger import LEDGER
 from sqlenrich.store.shared_request import read_request
+from sqlenrich.store.statements import StatementBackend
+from sqlenrich.store.store import Store, stored_enrichment
 
 
 def results(
     name: str,
-    output: str | Path,
+    output: Output | None = None,
     *,
     quarantine: bool = False,
     columns: Sequence[str] | None = None,
@@ -35,20 +42,24 @@ def results(
     rows: int | None = None,
     to: str | Path | None = None,
     width: int | None = None,
+    config: Config | None = None,
+    **options: Unpack[PlaceOptions],
 ) -> str | None:
-    """Give the accepted or the refused rows of ``output`` as a text, or write them to the file ``to``.
+    """Return the accepted or the refused rows of ``output`` as a text, or write them to the file ``to``.
 
-    ``where`` is a condition in DuckDB's SQL. Raises ConfigError for a name, a column or a condition that is not there.
+    ``options`` name a warehouse as those of :func:`~sqlenrich.run` do. ``where`` is a condition in the SQL of the
+    place. Raises ConfigError for a name, a column or a condition that is not there.
     """
     if to is not None:
         check_kind(to)
     table = f"{name}_quarantine" if quarantine else name
-    with open_results(name, output, database_path(Path(output))) as db:
+    place = place_in(config or find_config(None), output, options, None)  # type: ignore[arg-type]
+    with _opened_place(name, place, quarantine=quarantine, where=where, rows=rows) as (db, shown, left):
         try:
             found = db.table(quote(table))
             chosen = list(columns or (_shown(found.columns) if to is None else found.columns))
-            if where:
-                found = found.filter(where)
+            if left:
+                found = found.filter(left)
             found = found.project(", ".join(map(quote, chosen)))
             if rows is not None:
                 found = found.limit(rows)
@@ -56,8 +67,34 @@ def results(
                 return _as_text(found, width)
             write_relation(db, found, Path(to))
         except duckdb.Error as error:
-            raise ConfigError(f"{output}, table {table}: {reason(error)}") from None
+            raise ConfigError(f"{shown}, table {table}: {reason(error)}") from None
     return None
+
+
+@contextlib.contextmanager
+def _opened_place(
+    name: str, place: Output | None, *, quarantine: bool, where: str | None, rows: int | None
+) -> Iterator[tuple[duckdb.DuckDBPyConnection, str, str | None]]:
+    """Open the results as DuckDB reads them: the database, its name, and the condition that is still to be applied."""
+    if place is None:
+        raise ConfigError("of which runs? Give --output out.duckdb, or --target")
+    if isinstance(place, StatementBackend):
+        with place as backend:
+            database = backend.as_database()
+            enrichment = stored_enrichment(database, name)
+            if enrichment is None:
+                raise ConfigError(f"{backend.output} has no results of {name}: run it first")
+            store = Store(database, enrichment, backend.output)
+            role = "quarantine" if quarantine else "enriched"
+            if not store.has(role):
+                raise ConfigError(f"{backend.output} has no table {store.table(role)}: run {name} first")
+            with copied_rows(store, role, where=where, limit=rows) as db:
+                yield db, backend.output, None
+        return
+    assert is_paths(place)
+    outputs = outputs_of(place)
+    with open_results(name, str(outputs), outputs.database) as db:
+        yield db, str(outputs), where
 
 
 def check_kind(to: str | Path) -> None:

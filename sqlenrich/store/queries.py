@@ -380,13 +380,14 @@ def insert_rows(
     names = [identifier(engine, name) for name in columns]
     kinds = list(columns.values())
     tuples = [
-        exp.Tuple(expressions=[_constant(engine, value, kind) for value, kind in zip(row, kinds, strict=True)])
+        exp.Tuple(expressions=[constant(engine, value, kind) for value, kind in zip(row, kinds, strict=True)])
         for row in rows
     ]
     return exp.Insert(this=exp.Schema(this=table, expressions=names), expression=exp.Values(expressions=tuples))
 
 
-def _constant(engine: Engine, value: object, kind: Type) -> Sql:
+def constant(engine: Engine, value: object, kind: Type) -> Sql:
+    """A value as the engine writes it."""
     if value is None or isinstance(value, bool | int | float):
         return literal(value)
     if isinstance(value, datetime):

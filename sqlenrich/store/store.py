@@ -30,6 +30,9 @@ LISTED = 500
 ROLES: Mapping[str, str] = {**RELATIONS, "reviews": REVIEWS}
 """The tables of an enrichment that people read, and the pattern of each name."""
 
+ROW_ROLES = ("prompts", "checked", "enriched", "quarantine")
+"""The tables that have rows of the source."""
+
 
 @dataclass(frozen=True)
 class Store:
@@ -215,3 +218,10 @@ _NOT_READ = ("pending", "lock")
 
 def _order(row: tuple[Any, ...]) -> str:
     return str([shown_value(value) for value in row])
+
+
+def stored_enrichment(database: Database, name: str) -> Enrichment | None:
+    """Return what the last run of a name stored of its enrichment; None where no run did. No prompt file is needed."""
+    lines = Store(database, Enrichment(name, "", {}, ""), database.home).lines.values()
+    known = [line.request for line in lines if line.name == name and line.request is not None]
+    return known[-1].enrichment(name) if known else None

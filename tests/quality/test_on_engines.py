@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 import sqlenrich as se
+from sqlenrich.runner.results import results
 from tests.support.endpoint import ScriptedEndpoint
 from tests.support.warehouses import MODULES, Standin
 
@@ -135,22 +136,26 @@ def spark_place(folder: Path) -> Iterator[Place]:
     yield enriched(Place(se.load(folder / "tickets.prompt"), {"output": output}, folder), f"{folder}/rows")
 
 
-def told(found: Any) -> Any:
-    """What a verb tells without what is of one run or one place: ids, times, SQL."""
-    if isinstance(found, dict):
-        return {name: told(value) for name, value in found.items() if name not in OWN}
-    return [told(one) for one in found] if isinstance(found, list) else found
+def differences(found: Any, wanted: Any, place: str = "") -> list[str]:
+    """The places in which two results of a verb differ."""
+    if isinstance(found, dict) and isinstance(wanted, dict):
+        names = sorted({*found, *wanted} - {*OWN})
+        return [line for name in names for line in differences(found.get(name), wanted.get(name), f"{place}.{name}")]
+    if isinstance(found, list | tuple) and isinstance(wanted, list | tuple) and len(found) == len(wanted):
+        pairs = enumerate(zip(found, wanted, strict=True))
+        return [line for number, (a, b) in pairs for line in differences(a, b, f"{place}[{number}]")]
+    return [] if found == wanted else [f"{place}: {found!r}, not {wanted!r}"]
 
 
 OWN = (
     *("output", "file", "sql", "runs_sql", "tiles", "request", "run", "run_id", "runs", "at", "asked_at", "_asked_at"),
-    *("latency_ms", "request_id", "read_at", "ledger", "started_at", "ended_at", "told", "duration_s"),
+    *("latency_ms", "request_id", "read_at", "ledger", "started_at", "ended_at", "reviews"),
 )
 
 
 def test_the_report_is_that_of_duckdb(place: Place, expected: Place) -> None:
     found, wanted = (se.report(one.enrichment, **one.options) for one in (place, expected))
-    assert told(json.loads(found.to_json())) == told(json.loads(wanted.to_json()))
+    assert differences(json.loads(found.to_json()), json.loads(wanted.to_json())) == []
     assert (found.table.accepted, found.table.rows_in) == (wanted.table.accepted, len(ROWS))
     assert found.sample is not None
     assert wanted.sample is not None
@@ -198,7 +203,52 @@ def test_a_review_is_that_of_duckdb(place: Place, expected: Place, tmp_path: Pat
 def test_an_audit_is_that_of_duckdb(place: Place, expected: Place) -> None:
     for row in (None, {"id": "000"}, {"id": "001"}):
         found, wanted = (se.audit(one.enrichment, row=row, **one.options) for one in (place, expected))
-        assert told(found.to_dict()) == told(wanted.to_dict())
+        assert differences(found.to_dict(), wanted.to_dict()) == []
         assert found.holds
     with pytest.raises(se.ConfigError, match="has no row id=999 of tickets"):
         se.audit(place.enrichment, row={"id": "999"}, **place.options)
+
+
+EXPORTED = {
+    False: ("id", "channel", "intent", "urgency", "asks", "confidence", "topics", "due", "_request_hash", "_model"),
+    True: ("id", "channel", "_error", "_error_detail", "response", "prompt", "_attempts", "_request_hash"),
+}
+
+
+def test_rows_are_shown_and_exported_as_duckdbs(place: Place, expected: Place, tmp_path: Path) -> None:
+    found = []
+    for number, one in enumerate((place, expected)):
+        for quarantine in (False, True):
+            to = tmp_path / f"{number}_{quarantine}.csv"
+            results("tickets", to=to, quarantine=quarantine, columns=EXPORTED[quarantine], **one.options)
+            found.append(sorted(to.read_text().splitlines()))
+        text = results("tickets", where="urgency = 2", columns=["id", "intent", "topics"], rows=5, **one.options)
+        assert text is not None
+        assert len(text.splitlines()) >= 5
+    assert found[:2] == found[2:]
+
+
+FORGOTTEN = (
+    ({"row": {"id": "000"}}, 1, 0),  # row 150 has the same text
+    ({"row": {"id": "004"}}, 1, 1),
+    ({"where": "_error = 'BAD_JSON'"}, 18, 14),
+    ({"where": "intent = 'card' AND urgency = 1"}, 9, 8),
+)
+"""A choice, the rows that it means, and the answers that nothing else has."""
+
+
+def test_rows_are_forgotten_as_in_duckdb(place: Place, expected: Place) -> None:
+    for choice, rows, answers in FORGOTTEN:
+        counted = [se.forget(one.enrichment, dry_run=True, **choice, **one.options) for one in (place, expected)]
+        found, wanted = (se.forget(one.enrichment, **choice, **one.options) for one in (place, expected))
+        told = [(one.rows, one.answers, one.shared, one.orphans) for one in (*counted, found, wanted)]
+        assert told == [told[0]] * 4, choice
+        assert told[0][:2] == (rows, answers), choice
+        audits = [se.audit(one.enrichment, **one.options) for one in (place, expected)]
+        assert differences(*(audit.to_dict() for audit in audits)) == []
+        assert audits[0].holds, choice
+    with pytest.raises(se.ConfigError, match="has no row id=004 of tickets"):
+        se.forget(place.enrichment, row={"id": "004"}, **place.options)
+    everything = se.forget(place.enrichment, before="2999-01-01", **place.options)
+    assert everything.answers > 0
+    assert se.report(place.enrichment, **place.options).table.rows == 0

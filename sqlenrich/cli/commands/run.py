@@ -21,7 +21,6 @@ from sqlenrich.cli.options import (
     json_option,
     log_option,
     model_options,
-    output_option,
     outputs_option,
     place_options,
     prefix_order_option,
@@ -31,6 +30,7 @@ from sqlenrich.cli.options import (
     result_options,
     source_options,
     spark_option,
+    stored_place_options,
     warehouse_options,
     yes_option,
 )
@@ -218,10 +218,10 @@ def _evaluate_first(enrichment: se.Enrichment, progress: Progress, as_json: bool
 
 @cli.command(epilog=EXAMPLES["show"])
 @click.argument("name")
-@output_option
+@stored_place_options
 @result_options
 @click.option("-n", "rows", default=20, show_default=True, type=click.IntRange(1, 100_000), help="How many rows.")
-def show(name: str, output: str, rows: int, **options: Any) -> None:
+def show(name: str, output: str | None, rows: int, **options: Any) -> None:
     """Show rows that a run wrote.
 
     NAME is the name of an enrichment, or its prompt file.
@@ -229,14 +229,15 @@ def show(name: str, output: str, rows: int, **options: Any) -> None:
     from sqlenrich.runner.results import results, stored_advice
 
     width = terminal.width() if sys.stdout.isatty() else None
-    click.echo(results(_table_name(name), output, rows=rows, width=width, **options))
-    for line in stored_advice(_table_name(name), output) if options["quarantine"] else ():
+    click.echo(results(_table_name(name), output, rows=rows, width=width, config=_settings(name), **options))
+    local = output is not None and not any(options.get(one) for one in _PLACES)
+    for line in stored_advice(_table_name(name), output) if local and options["quarantine"] else ():  # type: ignore[arg-type]
         click.echo(line, err=True)
 
 
 @cli.command(epilog=EXAMPLES["export"])
 @click.argument("name")
-@output_option
+@stored_place_options
 @click.option("--to", metavar="PATH", default="-", help="A .csv, .parquet or .jsonl file; without it stdout.")
 @click.option(
     "--join", "joined", metavar="INPUT", help="All rows and columns of the input, with the results beside them."
@@ -244,7 +245,7 @@ def show(name: str, output: str, rows: int, **options: Any) -> None:
 @encoding_option
 @result_options
 def export(
-    name: str, output: str, to: str, joined: str | None, encoding: str | None, quarantine: bool, **options: Any
+    name: str, output: str | None, to: str, joined: str | None, encoding: str | None, quarantine: bool, **options: Any
 ) -> None:
     """Write rows that a run wrote to a file.
 
@@ -256,14 +257,29 @@ def export(
     if joined is None:
         if encoding is not None:
             raise click.UsageError("--encoding is that of the input: give --join INPUT")
-        results(_table_name(name), output, to=to, quarantine=quarantine, **options)
+        results(_table_name(name), output, to=to, quarantine=quarantine, config=_settings(name), **options)
         return
     if quarantine:
         raise click.UsageError("--join writes the refused rows too, with their _error: leave out --quarantine")
+    places = [options.pop(one, None) for one in _PLACES]
+    if any(places) or output is None:
+        raise click.UsageError(
+            "--join reads a file beside the results of a DuckDB output: in a warehouse, join the tables by the key"
+        )
     note = export_joined(_table_name(name), output, joined, to=to, encoding=encoding, **options)
     if note is not None:
         click.echo(note, err=True)
 
 
+_PLACES = ("target", "engine", "profile", "connection", "spark")
+
+
 def _table_name(name: str) -> str:
     return Path(name).stem if name.endswith(".prompt") else name
+
+
+def _settings(name: str) -> se.Config:
+    """Return the settings beside a prompt file, or of the current folder."""
+    from sqlenrich.spec.settings import find_config
+
+    return find_config(Path(name) if name.endswith(".prompt") else None)

@@ -49,6 +49,8 @@ def responses_properties() -> list[exp.Property]:
 ENGINE = Engine(
     name="bigquery",
     dialect="bigquery",
+    keeps_deleted="time travel keeps deleted rows for 7 days by default, then fail-safe for 7 days. "
+    "ALTER SCHEMA ... SET OPTIONS (max_time_travel_hours = 48) shortens time travel",
     folds_table_names=False,
     text=TEXT,
     json=JSON,

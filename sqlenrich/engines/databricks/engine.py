@@ -117,6 +117,8 @@ ENGINE = replace(
         ),
     ),
     updates=True,
+    keeps_deleted="the files of earlier versions hold deleted rows, until VACUUM after 7 days by default. "
+    "ALTER TABLE ... SET TBLPROPERTIES ('delta.deletedFileRetentionDuration' = 'interval 1 day'), then VACUUM",
     hashed_model=hashed_model,
     must_exist=must_exist,
     column_problem=column_problem,

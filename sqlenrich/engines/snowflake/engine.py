@@ -59,6 +59,8 @@ def now() -> Sql:
 ENGINE = Engine(
     name="snowflake",
     dialect="snowflake",
+    keeps_deleted="Time Travel keeps deleted rows for 1 day by default, then Fail-safe for 7 days. "
+    "ALTER TABLE ... SET DATA_RETENTION_TIME_IN_DAYS = 0 ends Time Travel",
     text=TEXT,
     json=JSON,
     sha256=lambda text: func("SHA2", text, literal(256)),

@@ -38,6 +38,8 @@ def name_problem(name: str) -> str | None:
 ENGINE = Engine(
     name="spark",
     dialect="spark",
+    keeps_deleted="a table format with versions (Delta, Iceberg) keeps the files of earlier versions: "
+    "VACUUM, or CALL ... expire_snapshots, deletes them",
     text=TEXT,
     json=JSON,
     sha256=lambda text: func("SHA2", text, exp.Literal.number(256)),

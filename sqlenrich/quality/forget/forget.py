@@ -2,41 +2,62 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from datetime import date
 from pathlib import Path
-from typing import Any
+from typing import Any, Unpack
 
 from sqlenrich.core.errors import ConfigError
 from sqlenrich.quality.forget.forgotten import Forgotten
+from sqlenrich.quality.opened_store import open_store
+from sqlenrich.quality.row_key import checked_key
+from sqlenrich.runner.options import check_options
+from sqlenrich.runner.place import Output, PlaceOptions, RunPlaceOptions, is_paths, place_of
+from sqlenrich.runner.session import settings_of
 from sqlenrich.spec.enrichment import Enrichment
 from sqlenrich.spec.loader import enrichment_of
+from sqlenrich.spec.settings import Config
 
 
 def forget(
     enrichment: Enrichment | str | Path,
     *,
-    output: str | Path | Sequence[str | Path],
+    output: Output | None = None,
     row: Mapping[str, Any] | None = None,
     where: str | None = None,
     before: date | str | None = None,
     dry_run: bool = False,
+    config: Config | None = None,
+    **options: Unpack[PlaceOptions],
 ) -> Forgotten:
     """Delete the texts of rows from ``output``: the database of a run, and the files that its runs wrote.
 
-    The rows are those of the key ``row``; those that meet ``where``, a condition in DuckDB's SQL over the tables of
-    results; or those whose last answer came ``before`` a day in UTC, with all answers of that age. An answer that
-    other rows share stays. The database is copied to a new file that takes its place, so that no deleted byte is left
-    in it; killed at any moment it is the old file or the new one. Run it again after it was killed. The input is not
-    changed: a run over it asks its rows anew. Raises ConfigError where there is no run, no such row, or a table of
-    another version, and RunError where another process has the database open.
+    The rows are those of the key ``row``; those that meet ``where``, a condition in the SQL of the place over the
+    tables of results; or those whose last answer came ``before`` a day in UTC, with all answers of that age. An answer
+    that other rows share stays. A DuckDB database is copied to a new file that takes its place, so that no deleted byte
+    is left in it; killed at any moment it is the old file or the new one. On a warehouse, which ``options`` name as
+    those of :func:`~sqlenrich.run` do, and on Spark rows are deleted in parts; the result says what the vendor keeps.
+    Run it again after it was killed. The input is not changed: a run over it asks its rows anew. Raises ConfigError
+    where there is no run, no such row, or a table of another version, and RunError where another process has the
+    database open.
     """
     enrichment = enrichment_of(enrichment)
-    from sqlenrich.quality.forget.forgetting import forget_rows  # loads DuckDB
-
+    check_options("forget", options, PlaceOptions)
     if sum(choice is not None for choice in (row, where, before)) != 1:
         raise ConfigError("which rows? Give one of --row, --where and --before")
-    return forget_rows(enrichment, output, row=row, where=where, before=_day(before), dry_run=dry_run)
+    settings = settings_of(config, enrichment, None)
+    place = place_of(enrichment, settings, output, None, RunPlaceOptions(**options)).output  # type: ignore[typeddict-item]
+    if place is None:
+        raise ConfigError("of which runs? Give --output out.duckdb, or --target")
+    if is_paths(place):
+        from sqlenrich.quality.forget.forgetting import forget_rows  # loads DuckDB
+
+        return forget_rows(enrichment, place, row=row, where=where, before=_day(before), dry_run=dry_run)
+    from sqlenrich.quality.forget.store_forgetting import forget_in_store
+
+    with open_store(enrichment, place, settings, {}) as store:
+        key = None if row is None else checked_key(store, row)
+        return forget_in_store(store, key=key, where=where, before=_day(before), dry_run=dry_run)
 
 
 def _day(written: date | str | None) -> date | None:

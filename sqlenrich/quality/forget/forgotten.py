@@ -8,6 +8,9 @@ from dataclasses import asdict, dataclass
 from sqlenrich.core.plurals import counted
 from sqlenrich.core.text_repr import TextRepr
 
+FORGOTTEN_LEVEL = "(forgotten)"
+"""What stands for the levels of profiles that go: the counts stay."""
+
 
 @dataclass(frozen=True, repr=False)
 class Forgotten(TextRepr):

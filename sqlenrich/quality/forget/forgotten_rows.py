@@ -14,18 +14,17 @@ from sqlenrich.core.errors import ConfigError
 from sqlenrich.plan.drift import MARKS
 from sqlenrich.plan.profiles import OWN_FIELDS, PROFILES
 from sqlenrich.quality.audit.trail import key_test
+from sqlenrich.quality.forget.forgotten import FORGOTTEN_LEVEL
 from sqlenrich.store import queries
 from sqlenrich.store.duckdb.answers_digest import ANSWERS_DIGEST
 from sqlenrich.store.duckdb.database import quote, reason, text
 from sqlenrich.store.duckdb.tables import StoredOutput, forgotten_types
 from sqlenrich.store.forgotten_lines import FORGOTTEN_COLUMNS
+from sqlenrich.store.store import ROW_ROLES
 
 ROWS, HASHES, LINES, LEVELS = (f"sqlenrich_forget_{name}" for name in ("rows", "hashes", "lines", "levels"))
 """Temporary tables: the rows to forget, the requests that go with them, the lines that tell of it, and the levels of
 profiles that go."""
-FORGOTTEN_LEVEL = "(forgotten)"
-"""What stands for the levels of profiles that go: the counts stay."""
-ROW_ROLES = ("prompts", "checked", "enriched", "quarantine")
 _ANSWER_COLUMNS = {"request_hash", "attempt", "sent_hash", "response", "asked_at"}
 
 

@@ -484,7 +484,9 @@ def read_sample(stored: Store, rows: int, most_bytes: int) -> SampleRows:
     hashed = column(stored.engine, "_request_hash")
     order = stored.engine.sha256(concat(literal("report:"), hashed))
     shown = (column(stored.engine, name) for name in names)
-    query = exp.select(exp.alias_(order, "drawn"), *shown).from_(symbol("enriched")).order_by("drawn").limit(rows)
+    key = [column(stored.engine, name) for name in stored.enrichment.key if name in names]
+    query = exp.select(exp.alias_(order, "drawn"), *shown).from_(symbol("enriched"))
+    query = query.order_by("drawn", *key).limit(rows)
     found = [
         [read_value(value, readings[name]) if name in readings else shown_value(value) for name, value in line]
         for line in (list(zip(names, row[1:], strict=True)) for row in stored.rows(query))

@@ -12,8 +12,10 @@ from pathlib import Path
 from typing import Any
 
 import duckdb
+import sqlglot
 from sqlglot import exp
 
+from sqlenrich.core.errors import ConfigError
 from sqlenrich.core.names import column
 from sqlenrich.core.sql import Sql, cast, literal
 from sqlenrich.core.types import STRING, Decimal, Type, stored, uncoerced, without_zones
@@ -50,21 +52,58 @@ HASHED = {
 @contextmanager
 def copied_output(store: Store, key: Mapping[str, str] | None = None) -> Iterator[StoredOutput]:
     """Copy the tables of an enrichment, or with ``key`` those rows that the requests of a key's rows have."""
+    with _scratch() as (db, folder):
+        _Copy(store, db, folder / "rows.jsonl").all_tables(key)
+        yield StoredOutput(DuckDBTables(db, Path(store.output), store.output), store.enrichment, store.output)
+
+
+@contextmanager
+def copied_rows(
+    store: Store, role: str, *, where: str | None = None, limit: int | None = None
+) -> Iterator[duckdb.DuckDBPyConnection]:
+    """Copy the rows of one table of results: those that meet a condition in the engine's SQL, or the first few.
+
+    Raises ConfigError for a condition that can't be read.
+    """
+    with _scratch() as (db, folder):
+        _Copy(store, db, folder / "rows.jsonl").table(role, _condition(store, where), limit)
+        yield db
+
+
+@contextmanager
+def _scratch() -> Iterator[tuple[duckdb.DuckDBPyConnection, Path]]:
     with scratch_folder() as folder:
         db = duckdb.connect(str(folder / "copied.duckdb"), config={"temp_directory": str(folder / "spill")})
         try:
             db.execute("SET TimeZone = 'UTC'")
-            _Copy(store, db, folder / "rows.jsonl").make(key)
-            yield StoredOutput(DuckDBTables(db, Path(store.output), store.output), store.enrichment, store.output)
+            yield db, folder
         finally:
             db.close()
+
+
+def _condition(store: Store, where: str | None) -> exp.Expr | None:
+    try:
+        return None if where is None else sqlglot.condition(where, dialect=store.engine.dialect)
+    except sqlglot.errors.SqlglotError as error:
+        raise ConfigError(f"where {where}: {str(error).splitlines()[0]}") from None
 
 
 class _Copy:
     def __init__(self, store: Store, db: duckdb.DuckDBPyConnection, path: Path) -> None:
         self.store, self.db, self.path = store, db, path
 
-    def make(self, key: Mapping[str, str] | None) -> None:
+    def table(self, role: str, where: Sql | None, limit: int | None) -> None:
+        """Copy the rows of one table."""
+        types = self._types(role)
+        query = self._query(role, types)
+        if where is not None:
+            query = query.where(where)
+        parts: Iterable[list[tuple[Any, ...]]] = self._parts(role, query, HASHED[role])
+        if limit is not None:
+            parts = [self.store.rows(query.order_by(column(self.store.engine, HASHED[role])).limit(limit))]
+        self._fill(ROLES[role].format(self.store.name), types, parts)
+
+    def all_tables(self, key: Mapping[str, str] | None) -> None:
         store = self.store
         for table, columns in ((LEDGER, COLUMNS), (FORGOTTEN, FORGOTTEN_COLUMNS)):
             named = store.database.named(table)
@@ -76,7 +115,7 @@ class _Copy:
             if not store.has(role):
                 continue
             types = self._types(role)
-            query = exp.select(*(column(store.engine, name) for name in types)).from_(symbol(role))
+            query = self._query(role, types)
             parts: Iterable[list[tuple[Any, ...]]] = self._parts(role, query, hashed)
             if requests is not None:
                 parts = [store.among(query, column(store.engine, hashed), requests)]
@@ -85,6 +124,9 @@ class _Copy:
                     parts = [*parts, store.rows(query.where(unasked, self._of_key(key)))]
             name = store.last.responses if role == "responses" else ROLES[role].format(store.name)
             self._fill(name, types, parts)
+
+    def _query(self, role: str, types: Mapping[str, Type]) -> exp.Select:
+        return exp.select(*(column(self.store.engine, name) for name in types)).from_(symbol(role))
 
     def _of_key(self, key: Mapping[str, str]) -> Sql:
         engine = self.store.engine
