@@ -65,7 +65,6 @@ def compile_plan(
     *,
     model: ResolvedModel | None = None,
     source_types: Mapping[str, Type] | None = None,
-    shard: tuple[int, int] | None = None,
     options: Mapping[str, Any] | None = None,
     asked_by_client: bool = False,
     functions: Functions = "inline",
@@ -74,11 +73,10 @@ def compile_plan(
     """Compile an enrichment for an engine.
 
     ``relations`` names the source and the steps where they are not the defaults; ``source_types`` are the source's
-    real column types by source name; ``shard`` is ``(i, n)``: the i-th (from 1) of n parts of the pending requests, by
-    hash. With ``asked_by_client`` a client asks the model, even if the engine has a function for it; otherwise
-    ``run_id`` stands beside the answers, by default the time. ``functions`` tells where the expressions that every
-    enrichment repeats stand: ``inline`` at each place, ``temporary`` in functions of the session, ``installed`` in
-    functions that were made once. Raises
+    real column types by source name. With ``asked_by_client`` a client asks the model, even if the engine has a
+    function for it; otherwise ``run_id`` stands beside the answers, by default the time. ``functions`` tells where the
+    expressions that every enrichment repeats stand: ``inline`` at each place, ``temporary`` in functions of the
+    session, ``installed`` in functions that were made once. Raises
     :class:`~sqlenrich.UnsupportedError` for what the engine can't do, :class:`~sqlenrich.PromptError` for what can't
     be compiled in the template, :class:`~sqlenrich.ConfigError` for two relations of one name.
     """
@@ -87,7 +85,7 @@ def compile_plan(
     tables = with_functions(relations_of(enrichment, target, relations or {}), functions)
     resolved = model or resolve_model(enrichment, target)
     target = target.with_facts(resolved.facts)
-    return _Compiler(enrichment, target, resolved, tables, source_types, options, run_id=run_id).plan(shard)
+    return _Compiler(enrichment, target, resolved, tables, source_types, options, run_id=run_id).plan()
 
 
 def compile_retry(
@@ -202,7 +200,7 @@ class _Compiler:
         written = [node.name for node in relation.find_all(exp.Identifier)]
         self.taken = {name.lower() for name in (*self.kept, *enrichment.output_columns, *written)}
 
-    def plan(self, shard: tuple[int, int] | None) -> Plan:
+    def plan(self) -> Plan:
         for name in self.kept:
             check_column(self.engine, name)
         recorded: dict[str, Type] = dict.fromkeys(self.recorded, BOOLEAN)
@@ -212,7 +210,7 @@ class _Compiler:
             decided[BAD_VALUE] = STRING
         steps = (
             self.step("prompts", {**asked, **decided}, self.prompts()),
-            self.call_step(unanswered(self.names, self.enrichment.max_attempts, shard), "request_hash"),
+            self.call_step(unanswered(self.names, self.enrichment.max_attempts), "request_hash"),
             *self.judging(),
         )
         must_exist = (*source_notes(self.enrichment, self.tables), *self.engine.must_exist(self.call))

@@ -152,7 +152,7 @@ def _one_of(value: Sql, codes: Sequence[str]) -> Sql:
     return exp.In(this=value.copy(), expressions=[literal(code) for code in codes])
 
 
-def unanswered(names: References, max_attempts: int, shard: tuple[int, int] | None = None) -> exp.Select:
+def unanswered(names: References, max_attempts: int) -> exp.Select:
     """Give the SELECT of a run's requests: each distinct hash without an answer, or whose last attempt is retryable."""
     col, named = names.col, names.named
     retried = case((col("retryable"), literal(0)), default=col("attempt"))
@@ -176,8 +176,6 @@ def unanswered(names: References, max_attempts: int, shard: tuple[int, int] | No
     open_ = exp.paren(any_of(exp.Is(this=attempt.copy(), expression=exp.Null()), tries_left), copy=False)
     hash_ = col("request_hash", "p")
     conditions: list[Sql] = [exp.Not(this=exp.Is(this=hash_.copy(), expression=exp.Null())), open_]
-    if shard is not None:
-        conditions += _shard_range(hash_, *shard)
     first = exp.Add(this=exp.Coalesce(this=attempt, expressions=[literal(0)]), expression=literal(1))
     return (
         exp.select(hash_.copy(), named(first, "attempt"), col("prompt", "p"), copy=False)
@@ -192,15 +190,3 @@ def unanswered(names: References, max_attempts: int, shard: tuple[int, int] | No
         .where(*conditions, copy=False)
         .with_("asked", as_=asked, copy=False)
     )
-
-
-def _shard_range(hash_: Sql, index: int, count: int) -> list[Sql]:
-    if not 1 <= index <= count <= 65_536:
-        raise ConfigError(f"shard {index} of {count}: write i of n with 1 <= i <= n <= 65536")
-    low, high = (index - 1) * 2**32 // count, index * 2**32 // count
-    tests: list[Sql] = []
-    if index > 1:
-        tests.append(exp.GTE(this=hash_.copy(), expression=literal(f"{low:08x}")))
-    if index < count:
-        tests.append(exp.LT(this=hash_.copy(), expression=literal(f"{high:08x}")))
-    return tests

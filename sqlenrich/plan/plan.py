@@ -70,7 +70,7 @@ class Step:
     query: Sql = field(repr=False)
     relations: Relations = field(repr=False)
     pending: exp.Select | None = field(default=None, repr=False)
-    """Of the call step: ``request_hash, attempt, prompt`` of the pending requests. Limits and shards apply here."""
+    """Of the call step: ``request_hash, attempt, prompt`` of the pending requests. Limits apply here."""
     calls_in_sql: bool = False
     """True: ``query`` reads the pending relation and calls the model. False: a client appends rows of ``columns``."""
     request: ModelCall | None = field(default=None, repr=False)

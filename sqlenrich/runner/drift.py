@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from sqlenrich.core.text_repr import TextRepr
+from sqlenrich.core.result import Result
 from sqlenrich.core.text_table import table
 from sqlenrich.plan.drift import WINDOW_ROWS, run_sigma
 from sqlenrich.spec.quality import DriftSettings
@@ -57,7 +56,7 @@ def why_not_compared(runs: Sequence[ProfiledRun]) -> str:
 
 
 @dataclass(frozen=True, repr=False)
-class Drift(TextRepr):
+class Drift(Result):
     """How far the newest run has moved from earlier ones. ``sigma`` holds for all fields together."""
 
     name: str
@@ -93,10 +92,6 @@ class Drift(TextRepr):
             "fields": [asdict(one) for one in self.fields],
             "notes": list(self.notes),
         }
-
-    def to_json(self) -> str:
-        """Give the drift as one line of JSON."""
-        return json.dumps(self.to_dict())
 
     def to_text(self, width: int = 100) -> str:
         """Give the drift for a terminal of ``width`` columns."""

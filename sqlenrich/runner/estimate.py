@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import math
 import textwrap
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -15,7 +14,7 @@ from sqlenrich.ask.model_choice import ModelChoice, ModelOptions, WantedModel, c
 from sqlenrich.core.endpoint import Endpoint
 from sqlenrich.core.errors import ConfigError
 from sqlenrich.core.limits import PER_MINUTE
-from sqlenrich.core.text_repr import TextRepr
+from sqlenrich.core.result import Result
 from sqlenrich.plan.relations import RELATIONS
 from sqlenrich.runner.options import (
     MODEL_OPTIONS,
@@ -44,7 +43,7 @@ from sqlenrich.store.scratch import scratch_folder
 
 
 @dataclass(frozen=True, repr=False)
-class Estimate(TextRepr):
+class Estimate(Result):
     """The estimate of a run. ``calls`` are the requests without an answer, retries excluded;
     of those for vectors many go with one call.
 
@@ -91,10 +90,6 @@ class Estimate(TextRepr):
             low, high = facts.pop(f"{name}_low"), facts.pop(f"{name}_high")
             facts[name] = None if low is None else {"low": low, "high": high}
         return facts
-
-    def to_json(self) -> str:
-        """Give the estimate as one line of JSON."""
-        return json.dumps(self.to_dict())
 
     def to_text(self, width: int | None = None) -> str:
         """Give the estimate for a terminal of ``width`` columns: each fact with its value and its source."""

@@ -37,7 +37,7 @@ from sqlenrich.plan.request import ResolvedModel
 from sqlenrich.renderer.script import model_for
 from sqlenrich.runner.place import open_connection
 from sqlenrich.runner.probe_answers import SHOWS, Answer
-from sqlenrich.runner.probe_report import Finding, ProbeReport, Result, compared, different, line_of, shortened
+from sqlenrich.runner.probe_report import FactCheck, Finding, ProbeReport, compared, different, line_of, shortened
 from sqlenrich.schema.json_schema import hint_text
 from sqlenrich.spec.enrichment import Enrichment
 from sqlenrich.spec.loader import loads
@@ -117,7 +117,7 @@ def _others(engine: Engine, findings: Iterable[Finding], *, asks: bool) -> Itera
     shown = {finding.fact.partition(":")[0] for finding in findings}
     for name, fact in engine.facts.items():
         if name not in shown:
-            result = Result.NOT_SEEN if asks and PLACE.fullmatch(name) else Result.NOT_PROBED
+            result = FactCheck.NOT_SEEN if asks and PLACE.fullmatch(name) else FactCheck.NOT_PROBED
             yield Finding(name, shortened(fact.value), "–", result, fact.source, fact.read_on)
 
 
@@ -196,13 +196,13 @@ class _Probe:
                 raise rows
             columns = dict(zip(names, rows[0], strict=True))
         except TransientError as error:
-            return [self._failed(request, line_of(str(error)), Result.NOT_SEEN)]
+            return [self._failed(request, line_of(str(error)), FactCheck.NOT_SEEN)]
         except RunError as error:
             # What models refuse may also fail the statement.
-            result = Result.NOT_SEEN if request.refused else Result.DIFFERENT
+            result = FactCheck.NOT_SEEN if request.refused else FactCheck.DIFFERENT
             return [self._failed(request, line_of(str(error)), result)]
         except (ValueError, TypeError):
-            return [self._failed(request, "an answer that is no JSON", Result.DIFFERENT)]
+            return [self._failed(request, "an answer that is no JSON", FactCheck.DIFFERENT)]
         answer = Answer(request, enrichment, call, document, columns)
         return [finding for name in request.shows for finding in SHOWS[name](self.engine, answer)]
 
@@ -214,7 +214,7 @@ class _Probe:
         params = {**resolved.params, **refused}
         return enrichment, ModelCall(resolved.name, params, enrichment.schema, form, hint, options=resolved.options)
 
-    def _failed(self, request: Request, found: str, result: Result) -> Finding:
+    def _failed(self, request: Request, found: str, result: FactCheck) -> Finding:
         fact = self.engine.facts["call"]
         return Finding(f"call: {request.name}", "an answer", found, result, fact.source, fact.read_on)
 
@@ -241,9 +241,9 @@ def _parsed(given: JsonText, taken: object, member: object) -> Finding:
 
 def _time(given: Statement, found: str) -> Finding:
     written = _TIME.match(found)
-    result = Result.NOT_SEEN
+    result = FactCheck.NOT_SEEN
     if written is not None:
         theirs = datetime.fromisoformat(f"{written[1]}T{written[2]}+00:00")
-        result = Result.SAME if abs(datetime.now(UTC) - theirs) <= MAX_CLOCK_ERROR else Result.DIFFERENT
-    told = "UTC" if result is Result.SAME else found
+        result = FactCheck.SAME if abs(datetime.now(UTC) - theirs) <= MAX_CLOCK_ERROR else FactCheck.DIFFERENT
+    told = "UTC" if result is FactCheck.SAME else found
     return Finding(given.fact, "UTC", told, result, given.origin.source, given.origin.read_on)

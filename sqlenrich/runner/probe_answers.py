@@ -10,7 +10,7 @@ from typing import Any
 
 from sqlenrich.core.engine import Engine, ModelCall
 from sqlenrich.engines.shared.probes import WORD, Request, places
-from sqlenrich.runner.probe_report import Finding, Result, compared, different, line_of, shortened
+from sqlenrich.runner.probe_report import FactCheck, Finding, compared, different, line_of, shortened
 from sqlenrich.schema import check_response
 from sqlenrich.schema.checks.json_text import repair
 from sqlenrich.spec.enrichment import Enrichment
@@ -64,7 +64,7 @@ def _shown(
                 f"{name}: {answer.request.name}",
                 f"{expected} at {fact.value}",
                 f"at {fact.value}",
-                Result.SAME,
+                FactCheck.SAME,
                 fact.source,
                 fact.read_on,
             )
@@ -81,9 +81,9 @@ def _text(engine: Engine, answer: Answer) -> list[Finding]:
     elsewhere = [path for path, value in leaves(answer.document) if isinstance(value, str) and WORD in value.lower()]
     finding = _shown(engine, "response", answer, "the text", _has_word, elsewhere)
     response = answer.columns.get("response")
-    if finding is not None and finding.result is Result.SAME and not _has_word(response):
+    if finding is not None and finding.result is FactCheck.SAME and not _has_word(response):
         found = f"{finding.found}, but our SQL reads {shortened(response)}"
-        finding = replace(finding, found=found, result=Result.DIFFERENT)
+        finding = replace(finding, found=found, result=FactCheck.DIFFERENT)
     return _findings(finding)
 
 
@@ -97,7 +97,7 @@ def _success(engine: Engine, answer: Answer) -> list[Finding]:
     for name, fact in places(engine, "call_error").items():
         value = value_at(answer.document, fact.value)
         told = "nothing" if value is None else shortened(value) if value != "" else "an empty text"
-        result = Result.SAME if value in (None, "") else Result.DIFFERENT
+        result = FactCheck.SAME if value in (None, "") else FactCheck.DIFFERENT
         expected = f"nothing or an empty text at {fact.value}"
         found.append(Finding(f"{name}: {answer.request.name}", expected, told, result, fact.source, fact.read_on))
     return found
@@ -120,7 +120,7 @@ def _tokens(engine: Engine, answer: Answer) -> list[Finding]:
     more = [_shown(engine, name, answer, "a number", _is_count, ()) for name in ("tokens_cached", "tokens_thought")]
     ids = _shown(engine, "request_id", answer, "an id", _is_text, ())
     # Not every answer has these: a model may have no cache, or think nothing.
-    return _findings(*needed, *(each for each in (*more, ids) if each is not None and each.result is Result.SAME))
+    return _findings(*needed, *(each for each in (*more, ids) if each is not None and each.result is FactCheck.SAME))
 
 
 def _is_count(value: Any) -> bool:
@@ -132,7 +132,7 @@ def _format(engine: Engine, answer: Answer) -> list[Finding]:
     response, call = answer.columns.get("response"), engine.facts["call"]
     reason = check_response(answer.enrichment.schema, repair(response, answer.enrichment.repairs))
     found = "an object that fits the schema" if reason is None else f"{reason}: {shortened(response)}"
-    result = Result.SAME if reason is None else Result.DIFFERENT
+    result = FactCheck.SAME if reason is None else FactCheck.DIFFERENT
     name = "response format" if answer.call.hint is None else "response format, as a hint in the prompt"
     return [Finding(name, "an object that fits the schema", found, result, call.source, call.read_on)]
 
@@ -144,9 +144,9 @@ def _cut(engine: Engine, answer: Answer) -> list[Finding]:
         return []
     fact, reason = engine.facts[names[0]], answer.columns.get("finish_reason")
     whole = check_response(answer.enrichment.schema, str(answer.columns.get("response") or "")) is None
-    result = Result.SAME if reason == "length" else Result.NOT_SEEN if whole else Result.DIFFERENT
-    found = "a whole answer" if result is Result.NOT_SEEN else str(reason)
-    if result is Result.DIFFERENT and (error := answer.columns.get("call_error")):
+    result = FactCheck.SAME if reason == "length" else FactCheck.NOT_SEEN if whole else FactCheck.DIFFERENT
+    found = "a whole answer" if result is FactCheck.NOT_SEEN else str(reason)
+    if result is FactCheck.DIFFERENT and (error := answer.columns.get("call_error")):
         found = f"{found}, the error {line_of(str(error))}"
     return [Finding(f"{names[0]}: {answer.request.name}", "length", found, result, fact.source, fact.read_on)]
 
@@ -157,7 +157,7 @@ def _error(engine: Engine, answer: Answer) -> list[Finding]:
         name, fact = next(iter(places(engine, "call_error").items()))
         found = f"the model takes {shortened(answer.request.refused)}"
         fact_name = f"{name}: {answer.request.name}"
-        return [Finding(fact_name, "why it failed", found, Result.NOT_SEEN, fact.source, fact.read_on)]
+        return [Finding(fact_name, "why it failed", found, FactCheck.NOT_SEEN, fact.source, fact.read_on)]
     elsewhere = [path for path, value in leaves(answer.document) if _is_text(value)]
     return _findings(_shown(engine, "call_error", answer, "why it failed", _is_text, elsewhere))
 
@@ -178,11 +178,11 @@ def _limit(engine: Engine, answer: Answer) -> list[Finding]:
     fact, tokens = engine.facts["max_tokens"], answer.columns.get("tokens_out")
     most, finish = int(fact.value), answer.columns.get("finish_reason")
     if tokens is None:
-        found, result = "an answer without a number of tokens", Result.NOT_SEEN
+        found, result = "an answer without a number of tokens", FactCheck.NOT_SEEN
     elif int(tokens) < most and finish != "length":
-        found, result = f"{tokens} tokens, the model ended by itself", Result.NOT_SEEN
+        found, result = f"{tokens} tokens, the model ended by itself", FactCheck.NOT_SEEN
     else:
-        found, result = f"{tokens} tokens", Result.SAME if int(tokens) == most else Result.DIFFERENT
+        found, result = f"{tokens} tokens", FactCheck.SAME if int(tokens) == most else FactCheck.DIFFERENT
     return [Finding("max_tokens", f"{most} tokens", found, result, fact.source, fact.read_on)]
 
 

@@ -7,17 +7,18 @@ import textwrap
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass
 from enum import StrEnum
+from typing import Any
 
 from sqlenrich.core.engine import VendorFact
 from sqlenrich.core.plurals import counted
-from sqlenrich.core.text_repr import TextRepr
+from sqlenrich.core.result import Result
 from sqlenrich.runner.report import EXIT_DONE, EXIT_OVER_LIMIT
 
 SHOWN = 200
 """The most characters that are told of a value or of a vendor's error."""
 
 
-class Result(StrEnum):
+class FactCheck(StrEnum):
     """What a probe shows of a fact."""
 
     SAME = "as expected"
@@ -35,13 +36,13 @@ class Finding:
     fact: str
     expected: str
     found: str
-    result: Result
+    result: FactCheck
     source: str
     read_on: str
 
 
 @dataclass(frozen=True, repr=False)
-class ProbeReport(TextRepr):
+class ProbeReport(Result):
     """What a probe found. ``calls`` are the requests that the model was asked."""
 
     engine: str
@@ -53,31 +54,30 @@ class ProbeReport(TextRepr):
     @property
     def differences(self) -> tuple[Finding, ...]:
         """The findings that differ from what is expected."""
-        return tuple(each for each in self.findings if each.result is Result.DIFFERENT)
+        return tuple(each for each in self.findings if each.result is FactCheck.DIFFERENT)
 
     @property
     def exit_status(self) -> int:
         """The command's exit status: 0, or 3 for a difference."""
         return EXIT_OVER_LIMIT if self.differences else EXIT_DONE
 
-    def to_json(self) -> str:
-        """Give the report as one line of JSON."""
-        facts = asdict(self)
-        return json.dumps({**facts, "differences": len(self.differences)}, ensure_ascii=False)
+    def to_dict(self) -> dict[str, Any]:
+        """Return the facts by name, and how many differ."""
+        return {**asdict(self), "differences": len(self.differences)}
 
     def to_text(self, width: int = 120) -> str:
         """Give the findings as a table of this width."""
         head = ("fact", "expected", "found", "source, date")
-        ordered = sorted(self.findings, key=lambda each: list(Result).index(each.result))
+        ordered = sorted(self.findings, key=lambda each: list(FactCheck).index(each.result))
         rows = [(_named(each), each.expected, each.found, _origin(each)) for each in ordered]
         lines = list(_table([head, *rows], width))
-        count = {result: sum(each.result is result for each in self.findings) for result in Result}
+        count = {result: sum(each.result is result for each in self.findings) for result in FactCheck}
         told = ", ".join(f"{number} {result.value}" for result, number in count.items() if number)
         return "\n".join([*lines, f"{self.place}: {counted(len(self.findings), 'fact')}: {told}"])
 
 
 def _named(finding: Finding) -> str:
-    mark = "" if finding.result is Result.SAME else f" ({finding.result.value})"
+    mark = "" if finding.result is FactCheck.SAME else f" ({finding.result.value})"
     return finding.fact.replace("_", " ") + mark
 
 
@@ -111,7 +111,7 @@ def shortened(value: object) -> str:
 
 
 def different(fact: str, expected: str, found: str, origin: VendorFact) -> Finding:
-    return Finding(fact, expected, line_of(found), Result.DIFFERENT, origin.source, origin.read_on)
+    return Finding(fact, expected, line_of(found), FactCheck.DIFFERENT, origin.source, origin.read_on)
 
 
 def line_of(text: str) -> str:
@@ -119,5 +119,5 @@ def line_of(text: str) -> str:
 
 
 def compared(fact: str, expected: str, found: str, origin: VendorFact) -> Finding:
-    result = Result.SAME if found == expected else Result.DIFFERENT
+    result = FactCheck.SAME if found == expected else FactCheck.DIFFERENT
     return Finding(fact, expected, found, result, origin.source, origin.read_on)

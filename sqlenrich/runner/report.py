@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import shlex
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, fields
@@ -12,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from sqlenrich.core.errors import ConfigError
 from sqlenrich.core.plurals import counted
-from sqlenrich.core.text_repr import TextRepr
+from sqlenrich.core.result import Result
 from sqlenrich.runner.report_html import ROWS_SHOWN, report_html
 from sqlenrich.spec.prices import money
 from sqlenrich.store.result_tables import ResultTables, to_pandas, to_polars
@@ -47,7 +46,7 @@ class Refused(dict[str, int]):
 
 
 @dataclass(frozen=True, repr=False)
-class Report(TextRepr):
+class Report(Result):
     """The counts of one run. Always ``rows_in = enriched + quarantined``.
 
     ``distinct_requests`` counts the input's hashes, ``cached`` those answered before the run, ``calls`` every request
@@ -174,10 +173,6 @@ class Report(TextRepr):
         if not self.repairs_off:
             del facts["repairs_off"]
         return {**facts, "cost_unknown": self.cost_unknown or None}
-
-    def to_json(self) -> str:
-        """Give the report as one line of JSON."""
-        return json.dumps(self.to_dict())
 
     def to_text(self) -> str:
         """Give the report for a terminal."""

@@ -2,19 +2,18 @@
 
 from __future__ import annotations
 
-import json
 import re
 import threading
 import time
 from collections.abc import Iterator
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from sqlenrich.ask.model_choice import only_model
 from sqlenrich.ask.observer import NullObserver, Observer
 from sqlenrich.core.endpoint import Endpoint
 from sqlenrich.core.errors import ConfigError, RunError
-from sqlenrich.core.text_repr import TextRepr
+from sqlenrich.core.result import Result
 from sqlenrich.core.text_table import table
 from sqlenrich.llm.messages import Request
 from sqlenrich.spec.settings import Config, find_config
@@ -55,7 +54,7 @@ class Width:
 
 
 @dataclass(frozen=True, repr=False)
-class Tuned(TextRepr):
+class Tuned(Result):
     """The widths that were tried, and the best one. ``written`` is the file that has it now, None for none."""
 
     url: str
@@ -63,10 +62,6 @@ class Tuned(TextRepr):
     widths: tuple[Width, ...]
     concurrency: int
     written: str | None
-
-    def to_json(self) -> str:
-        """Give it as one line of JSON."""
-        return json.dumps(asdict(self))
 
     def to_text(self) -> str:
         """Give it as a table and a line that says what is set."""

@@ -14,8 +14,8 @@ from sqlglot import exp, select
 from sqlenrich.core.errors import ConfigError, RunError
 from sqlenrich.core.names import relation
 from sqlenrich.core.printer import print_sql
+from sqlenrich.core.result import Result
 from sqlenrich.core.sql import equals, literal
-from sqlenrich.core.text_repr import TextRepr
 from sqlenrich.core.text_table import table
 from sqlenrich.plan.relations import RELATIONS
 from sqlenrich.runner.estimate import duration
@@ -81,7 +81,7 @@ class RunUsage:
 
 
 @dataclass(frozen=True, repr=False)
-class Usage(TextRepr):
+class Usage(Result):
     """What the runs of one schema took. ``problem`` says why the vendor's records, ``source``, can't be read."""
 
     runs: tuple[RunUsage, ...]
@@ -102,10 +102,6 @@ class Usage(TextRepr):
     def to_dict(self) -> dict[str, Any]:
         """Give the facts by name, as the JSON has them."""
         return asdict(self)
-
-    def to_json(self) -> str:
-        """Give the usage as one line of JSON."""
-        return json.dumps(self.to_dict())
 
     def to_text(self) -> str:
         """Give the usage for a terminal: a table, and where its figures come from."""

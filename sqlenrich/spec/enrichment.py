@@ -13,7 +13,7 @@ from typing import Any
 
 from sqlenrich.core.embedding import Embedding
 from sqlenrich.core.errors import PromptError, SpecError
-from sqlenrich.core.text_repr import TextRepr
+from sqlenrich.core.result import TextRepr
 from sqlenrich.core.turn import Turn
 from sqlenrich.core.types import STRING, Array, Struct, Type, stored, type_json
 from sqlenrich.core.zones import DEFAULT_ZONE

@@ -15,7 +15,7 @@ from sqlenrich.ask.observer import NullObserver, PlanLine
 from sqlenrich.engines import get_engine
 from sqlenrich.engines.shared.probes import JSON_TEXTS, REQUESTS
 from sqlenrich.runner.probe_answers import leaves, value_at
-from sqlenrich.runner.probe_report import Result
+from sqlenrich.runner.probe_report import FactCheck
 from sqlenrich.schema.checks.json_text import MISSING, parse_json
 from sqlenrich.spec.settings import read_config
 from tests.support.warehouses import SECRET, Standin
@@ -94,7 +94,7 @@ def command(place: Standin, *options: str) -> subprocess.CompletedProcess[str]:
     )
 
 
-def facts(found: se.ProbeReport, result: Result) -> list[str]:
+def facts(found: se.ProbeReport, result: FactCheck) -> list[str]:
     return [finding.fact for finding in found.findings if finding.result is result]
 
 
@@ -103,8 +103,8 @@ def test_a_stand_in_is_as_expected(place: Standin) -> None:
     found = se.probe(engine=place.engine, profile="standin", observer=told)
     assert found.differences == ()
     assert (found.exit_status, found.model) == (0, MODELS[place.engine])
-    assert facts(found, Result.NOT_SEEN) == NOT_SEEN[place.engine]
-    assert set(facts(found, Result.NOT_PROBED)) == NOT_PROBED[place.engine]
+    assert facts(found, FactCheck.NOT_SEEN) == NOT_SEEN[place.engine]
+    assert set(facts(found, FactCheck.NOT_PROBED)) == NOT_PROBED[place.engine]
     by_name = {finding.fact: finding.found for finding in found.findings}
     assert SHOWN[place.engine].items() <= by_name.items()
     assert {f"JSON: {each.name}" for each in JSON_TEXTS} | {"hash", "time_zone", "call", "default_model"} <= set(
@@ -121,8 +121,8 @@ def test_a_stand_in_is_as_expected(place: Standin) -> None:
 def test_nothing_is_asked_without_consent(place: Standin) -> None:
     declined = se.probe(engine=place.engine, profile="standin", observer=Told(agrees=False))
     assert (declined.calls, place.prompts(), declined.exit_status) == (0, [], 0)
-    assert "hash" in facts(declined, Result.SAME)
-    assert "response 1" in facts(declined, Result.NOT_PROBED)
+    assert "hash" in facts(declined, FactCheck.SAME)
+    assert "response 1" in facts(declined, FactCheck.NOT_PROBED)
 
 
 @pytest.mark.parametrize("warehouse", ["snowflake"], indirect=True)
@@ -228,7 +228,7 @@ def test_a_call_that_fails_is_a_difference(place: Standin) -> None:
         for each in REQUESTS
         if "marigold" in each.prompt and not each.refused
     }
-    assert "call: failed call" in facts(found, Result.NOT_SEEN)
+    assert "call: failed call" in facts(found, FactCheck.NOT_SEEN)
     assert (found.exit_status, len(place.prompts())) == (3, found.calls)
 
 

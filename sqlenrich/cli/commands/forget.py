@@ -27,9 +27,7 @@ from sqlenrich.cli.root import cli
     callback=parse_pairs,
     help="The rows of a key; once for each column of the key.",
 )
-@click.option(
-    "--where", metavar="SQL", help="The rows that meet a condition in the SQL of the place."
-)
+@click.option("--where", metavar="SQL", help="The rows that meet a condition in the SQL of the place.")
 @click.option("--before", metavar="DAY", help="The rows and answers whose last answer came before this day (UTC).")
 @click.option("--dry-run", is_flag=True, help="Only count what would be forgotten.")
 @place_options

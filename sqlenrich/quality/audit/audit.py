@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
@@ -11,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Unpack
 
 from sqlenrich.core.errors import ConfigError
 from sqlenrich.core.plurals import counted
-from sqlenrich.core.text_repr import TextRepr
+from sqlenrich.core.result import Result
 from sqlenrich.quality.opened_store import open_store
 from sqlenrich.runner.options import check_options
 from sqlenrich.runner.place import Output, PlaceOptions
@@ -29,7 +28,7 @@ EXIT_FAILED = 3
 
 
 @dataclass(frozen=True, repr=False)
-class Audit(TextRepr):
+class Audit(Result):
     """What an audit found. Of one row it has the trail; of all rows the counts."""
 
     name: str
@@ -67,10 +66,6 @@ class Audit(TextRepr):
             "not_rebuilt": [one._asdict() for one in self.not_rebuilt],
             "trails": [asdict(trail) for trail in self.trails],
         }
-
-    def to_json(self) -> str:
-        """Give the audit as one line of JSON; values that JSON lacks as texts."""
-        return json.dumps(self.to_dict(), default=str)
 
     def to_text(self) -> str:
         """Give the audit for a terminal."""

@@ -8,7 +8,7 @@ from dataclasses import asdict, dataclass
 from decimal import Decimal
 from typing import Any
 
-from sqlenrich.core.text_repr import TextRepr
+from sqlenrich.core.result import Result
 from sqlenrich.core.text_table import cut, flat, from_difference, padded, shown, table, width_of
 from sqlenrich.quality.statistics import p_value_text, sign_test, wilson_interval
 
@@ -132,7 +132,7 @@ class Change:
 
 
 @dataclass(frozen=True, repr=False)
-class Comparison(TextRepr):
+class Comparison(Result):
     """Two sides over the same rows. ``changes`` are all rows on which they differ, the worst for B first."""
 
     a: Side
@@ -166,10 +166,6 @@ class Comparison(TextRepr):
             "accuracy": [one.to_dict() for one in self.accuracy],
             "changes": [{**asdict(change), "verdict": change.verdict or None} for change in self.changes],
         }
-
-    def to_json(self) -> str:
-        """Give the comparison as one line of JSON."""
-        return json.dumps(self.to_dict(), ensure_ascii=False, default=float)
 
     def to_text(self, width: int = 100, show: int = 10) -> str:
         """Give the comparison for a terminal of ``width`` columns, with the first ``show`` rows that differ."""

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
 from sqlenrich.core.plurals import counted
-from sqlenrich.core.text_repr import TextRepr
+from sqlenrich.core.result import Result
 from sqlenrich.core.text_table import padded, table, width_of
 from sqlenrich.quality.comparison.comparison import (
     EXIT_DONE,
@@ -202,7 +201,7 @@ class Then:
 
 
 @dataclass(frozen=True, repr=False)
-class Evaluation(TextRepr):
+class Evaluation(Result):
     """How right the answers to the labelled rows are. ``evaluation`` names its lines of NAME_evaluations."""
 
     evaluation: str
@@ -238,10 +237,6 @@ class Evaluation(TextRepr):
             "requirements": [one.to_dict() for one in self.requirements],
             "failed": self.failed,
         }
-
-    def to_json(self) -> str:
-        """Give the evaluation as one line of JSON."""
-        return json.dumps(self.to_dict(), ensure_ascii=False, default=float)
 
     def to_text(self, width: int = 100) -> str:
         """Give the evaluation for a terminal of ``width`` columns."""

@@ -2,18 +2,17 @@
 
 from __future__ import annotations
 
-import json
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 
 from sqlenrich.core.plurals import counted
-from sqlenrich.core.text_repr import TextRepr
+from sqlenrich.core.result import Result
 
 FORGOTTEN_LEVEL = "(forgotten)"
 """What stands for the levels of profiles that go: the counts stay."""
 
 
 @dataclass(frozen=True, repr=False)
-class Forgotten(TextRepr):
+class Forgotten(Result):
     """What was deleted, and what stays."""
 
     name: str
@@ -28,10 +27,6 @@ class Forgotten(TextRepr):
     """The output files that were written again."""
     notes: tuple[str, ...] = ()
     dry_run: bool = False
-
-    def to_json(self) -> str:
-        """Give the facts as one line of JSON."""
-        return json.dumps(asdict(self))
 
     def to_text(self) -> str:
         """Give the facts for a terminal."""

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from sqlenrich.core.text_repr import TextRepr
+from sqlenrich.core.result import Result
 from sqlenrich.core.text_table import cut, table
 from sqlenrich.core.version import __version__
 from sqlenrich.quality.report.facts import Accuracy, Answers, Refusals, RunFigures, SampleRows, Table
@@ -37,7 +36,7 @@ class Request:
 
 
 @dataclass(frozen=True, repr=False)
-class QualityReport(TextRepr):
+class QualityReport(Result):
     """What is known of an enrichment's table of answers. Nothing is asked for it."""
 
     name: str
@@ -81,10 +80,6 @@ class QualityReport(TextRepr):
                 for one in self.accuracy.fields
             ]
         return facts
-
-    def to_json(self) -> str:
-        """Give the report as one line of JSON."""
-        return json.dumps(self.to_dict(), ensure_ascii=False, default=str)
 
     def to_text(self, width: int = 100) -> str:
         """Give the ledger and the answers to the questions for a terminal of ``width`` columns."""

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -10,7 +9,7 @@ from typing import Any, Unpack
 
 from sqlenrich.core.errors import ConfigError
 from sqlenrich.core.plurals import counted
-from sqlenrich.core.text_repr import TextRepr
+from sqlenrich.core.result import Result
 from sqlenrich.core.text_table import table
 from sqlenrich.quality.opened_store import open_results
 from sqlenrich.quality.review.estimate import ReviewEstimate, ShareWrong, review_estimate
@@ -31,7 +30,7 @@ WHOLE_ROW = "any field"
 
 
 @dataclass(frozen=True, repr=False)
-class Review(TextRepr):
+class Review(Result):
     """What a review did and what it found. ``sheets`` are the files that were written, with the rows of each."""
 
     file: str
@@ -54,10 +53,6 @@ class Review(TextRepr):
         """Give the facts by name, as the JSON has them."""
         shares = [{**asdict(one), "found": _facts(one.found)} for one in self.estimate.shares]
         return {**asdict(self), "estimate": {**asdict(self.estimate), "shares": shares}}
-
-    def to_json(self) -> str:
-        """Give the review as one line of JSON."""
-        return json.dumps(self.to_dict(), ensure_ascii=False, default=float)
 
     def to_text(self, width: int = 100) -> str:
         """Give the review for a terminal of ``width`` columns."""
