@@ -19,12 +19,11 @@ from sqlenrich.plan.drift import ACCEPTED, mark, runs
 from sqlenrich.plan.plan import Plan
 from sqlenrich.plan.relations import symbol
 from sqlenrich.runner.drift import Drift, ProfiledRun, why_not_compared
-from sqlenrich.runner.options import check_options
-from sqlenrich.runner.place import Output, PlaceOptions, RunPlaceOptions, place_of
+from sqlenrich.runner.place import Output, PlaceOptions
 from sqlenrich.runner.profiles import mark_alarm, profiled_runs, read_drift, utc
-from sqlenrich.runner.session import backend_of, settings_of
+from sqlenrich.runner.session import backend_of
+from sqlenrich.runner.setup import set_up
 from sqlenrich.spec.enrichment import Enrichment
-from sqlenrich.spec.loader import enrichment_of
 from sqlenrich.spec.settings import Config
 from sqlenrich.store.base import Backend
 
@@ -46,13 +45,8 @@ def drift(
     ``options`` name a warehouse as those of :func:`~sqlenrich.run` do. An alarm is written down: such a run is not
     what later ones are compared with. Raises ConfigError where there is no run, or not the one to accept.
     """
-    enrichment = enrichment_of(enrichment)
-    check_options("drift", options, PlaceOptions)
-    config = settings_of(config, enrichment, None)
-    place = place_of(enrichment, config, output, None, RunPlaceOptions(**options))  # type: ignore[typeddict-item]
-    if place.output is None:
-        raise ConfigError("of which runs? Give --output out.duckdb, or --target")
-    backend = backend_of(place.output)
+    told = set_up("drift", PlaceOptions, options, enrichment, output=output, config=config)
+    enrichment, backend = told.enrichment, backend_of(told.place)
     backend.check_before_retry(enrichment)
     with backend:
         relations = {"source": "source", **backend.relations(enrichment.name)}

@@ -1,4 +1,4 @@
-"""The store of an enrichment's runs, opened where the options of a verb say."""
+"""The store of an enrichment's runs, opened where a verb was told."""
 
 from __future__ import annotations
 
@@ -6,9 +6,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 from sqlenrich.core.errors import ConfigError
-from sqlenrich.runner.place import Output, PlaceOptions, RunPlaceOptions, is_paths, place_of
-from sqlenrich.spec.enrichment import Enrichment
-from sqlenrich.spec.settings import Config
+from sqlenrich.runner.place import is_paths
+from sqlenrich.runner.setup import Setup
 from sqlenrich.store.statements import StatementBackend
 from sqlenrich.store.store import Store
 
@@ -17,23 +16,12 @@ LITTLE_MEMORY_MIB = 128
 
 
 @contextmanager
-def open_store(
-    enrichment: Enrichment,
-    output: Output | None,
-    config: Config,
-    options: PlaceOptions,
-    *,
-    write: bool = False,
-    memory_mib: int | None = LITTLE_MEMORY_MIB,
-) -> Iterator[Store]:
-    """Open what runs of an enrichment left. Raises ConfigError where no run has written it.
+def open_store(told: Setup, *, write: bool = False, memory_mib: int | None = LITTLE_MEMORY_MIB) -> Iterator[Store]:
+    """Open what runs of an enrichment left: a DuckDB database or file, a warehouse's schema, a backend.
 
-    ``output`` is a DuckDB database, a file that a run wrote, a warehouse's schema, or a backend; ``options`` name a
-    warehouse as those of :func:`~sqlenrich.run` do.
+    Raises ConfigError where no run has written it.
     """
-    place = place_of(enrichment, config, output, None, RunPlaceOptions(**options)).output  # type: ignore[typeddict-item]
-    if place is None:
-        raise ConfigError("of which runs? Give --output out.duckdb, or --target")
+    enrichment, place = told.enrichment, told.place
     if isinstance(place, StatementBackend):
         place.check_before_retry(enrichment)
         with place as backend:
@@ -47,19 +35,12 @@ def open_store(
 
 
 @contextmanager
-def open_results(
-    enrichment: Enrichment,
-    output: Output | None,
-    config: Config,
-    options: PlaceOptions,
-    *,
-    write: bool = False,
-) -> Iterator[Store]:
+def open_results(told: Setup, *, write: bool = False) -> Iterator[Store]:
     """Open a store to read its results. Raises ConfigError where it has none of the enrichment."""
-    with open_store(enrichment, output, config, options, write=write) as store:
+    with open_store(told, write=write) as store:
         if not store.has("enriched"):
             known = sorted({line.name for line in store.lines.values()})
             raise ConfigError(
-                f"{store.output} has no results of {enrichment.name}; it has those of: {', '.join(known) or 'none'}"
+                f"{store.output} has no results of {store.name}; it has those of: {', '.join(known) or 'none'}"
             )
         yield store

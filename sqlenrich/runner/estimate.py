@@ -10,35 +10,28 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, NamedTuple, Unpack
 
-from sqlenrich.ask.model_choice import ModelChoice, ModelOptions, WantedModel, choose_model, wanted_model
+from sqlenrich.ask.model_choice import ModelChoice, ModelOptions, choose_model
 from sqlenrich.core.endpoint import Endpoint
 from sqlenrich.core.errors import ConfigError
 from sqlenrich.core.limits import PER_MINUTE
 from sqlenrich.core.result import Result
 from sqlenrich.plan.relations import RELATIONS
 from sqlenrich.runner.options import (
-    MODEL_OPTIONS,
-    PLACE_OPTIONS,
-    SOURCE_OPTIONS,
     CapOptions,
     InputOptions,
     SourceOptions,
-    caps_of,
-    check_options,
-    chosen,
 )
-from sqlenrich.runner.place import Place, PlaceOptions, RunPlaceOptions, of_target, place_of
-from sqlenrich.runner.session import choice_of, settings_of
-from sqlenrich.runner.source import compile_source, with_source_options
+from sqlenrich.runner.place import PlaceOptions, is_paths
+from sqlenrich.runner.session import choice_of
+from sqlenrich.runner.setup import Setup, set_up
+from sqlenrich.runner.source import compile_source
 from sqlenrich.runner.token_estimates import PendingRequests, TokensIn, TokensOut
 from sqlenrich.runner.usage import NO_PRICES
 from sqlenrich.spec.enrichment import Enrichment
-from sqlenrich.spec.loader import enrichment_of
 from sqlenrich.spec.prices import Prices, money
 from sqlenrich.spec.run_settings import Caps, Mock
 from sqlenrich.spec.settings import Config
 from sqlenrich.store import queries
-from sqlenrich.store.inputs import Input, input_of
 from sqlenrich.store.scratch import scratch_folder
 
 
@@ -169,18 +162,13 @@ def estimate(
     warehouse nothing is written: it compiles the statements, counts by SELECTs, and counts the tokens of ``sample``
     prompts where it has a function for that.
     """
-    enrichment = enrichment_of(enrichment)
-    check_options("estimate", options, EstimateOptions)
-    given = input_of(input, options.get("encoding"))
-    enrichment = with_source_options(enrichment, **chosen(options, SOURCE_OPTIONS))
-    config = settings_of(config, enrichment, options.get("prices"))
-    caps = caps_of(caps, options)
-    wanted = wanted_model(model, **chosen(options, MODEL_OPTIONS))
-    named = RunPlaceOptions(**chosen(options, PLACE_OPTIONS))  # type: ignore[typeddict-item]
-    place = place_of(enrichment, config, output, responses, named)
-    wanted = of_target(wanted, place)
-    planned = _in_files if place.output is None or isinstance(place.output, str | Path | Sequence) else _on_warehouse
-    with planned(enrichment, config, wanted, given, place) as (choice, pending, shown, compiled):
+    told = set_up(
+        "estimate", EstimateOptions, options, enrichment,
+        input=input, output=output, model=model, caps=caps, responses=responses, config=config,
+    )  # fmt: skip
+    enrichment, config, caps = told.enrichment, told.config, told.caps
+    planned = _in_files if told.output is None or is_paths(told.output) else _on_warehouse
+    with planned(told) as (choice, pending, shown, compiled):
         rows, distinct, no_input, bad_prompt = (int(n or 0) for n in pending.requests.rows(queries.planned())[0])
         together = choice.texts_per_call
         asked, stopped_at = _capped_requests(pending.calls, caps, together)
@@ -241,51 +229,47 @@ class _Planned(NamedTuple):
 
 
 @contextmanager
-def _in_files(
-    enrichment: Enrichment, config: Config, wanted: WantedModel, input: Input, place: Place
-) -> Iterator[_Planned]:
+def _in_files(told: Setup) -> Iterator[_Planned]:
     from sqlenrich.store.duckdb.backend import DuckDBBackend
     from sqlenrich.store.duckdb.files import outputs_of
     from sqlenrich.store.duckdb.planned import ScratchRequests
 
-    choice = choose_model(enrichment, config, wanted)
-    output, database = place.output, None
+    enrichment, output, database = told.enrichment, told.output, None
+    choice = choose_model(enrichment, told.config, told.wanted)
     if output is not None:
-        assert isinstance(output, str | Path | Sequence)
+        assert is_paths(output)
         outputs = outputs_of(output)
         database = outputs.database
-        DuckDBBackend(output).check_before_run(enrichment, input)
-    source = input if input is not None else database
+        DuckDBBackend(output).check_before_run(enrichment, told.source)
+    source = told.source if told.source is not None else database
     if source is None and enrichment.query is None:
         raise ConfigError("which rows? Give --input PATH")
     with scratch_folder() as folder, DuckDBBackend(folder / "plan.duckdb") as backend:
         enrichment, plan = compile_source(enrichment, backend, choice.resolved, source)
-        table = place.responses or RELATIONS["responses"].format(enrichment.name)
+        table = told.responses or RELATIONS["responses"].format(enrichment.name)
         requests = ScratchRequests(backend, plan, database, table)
         shown = "" if database is None else f"{outputs}{'' if requests.found else _nothing_in(database)}"
         yield _Planned(choice, PendingRequests(requests, plan, enrichment, choice), shown)
 
 
 @contextmanager
-def _on_warehouse(
-    enrichment: Enrichment, config: Config, wanted: WantedModel, input: Input, place: Place
-) -> Iterator[_Planned]:
+def _on_warehouse(told: Setup) -> Iterator[_Planned]:
     from sqlenrich.store.planned import StatementRequests
     from sqlenrich.store.spark.backend import SparkBackend
     from sqlenrich.store.warehouse import WarehouseBackend
 
-    backend = place.output
+    backend = told.output
     if not isinstance(backend, WarehouseBackend | SparkBackend):
         raise ConfigError("a plan reads files or a warehouse: give the output as a path, or an engine or a target")
-    choice = choice_of(enrichment, config, wanted, backend, Caps())
+    choice = choice_of(told.enrichment, told.config, told.wanted, backend, Caps())
     with backend:
-        given = {"responses": place.responses} if place.responses else {}
+        given = {"responses": told.responses} if told.responses else {}
         enrichment, plan = compile_source(
-            enrichment,
+            told.enrichment,
             backend,
             choice.resolved,
-            input,
-            relations=backend.relations(enrichment.name) | given,
+            told.source,
+            relations=backend.relations(told.enrichment.name) | given,
             asked_by_client=not choice.asks_in_sql,
         )
         backend.check_tables(plan)

@@ -8,7 +8,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import NamedTuple, Unpack
 
-from sqlenrich.ask.model_choice import CLIENT_ENGINE, MOCK, ModelChoice, WantedModel, choose_model, wanted_model
+from sqlenrich.ask.model_choice import CLIENT_ENGINE, MOCK, ModelChoice, WantedModel, choose_model
 from sqlenrich.ask.observer import Observer, Stopper
 from sqlenrich.ask.rounds import Rounds
 from sqlenrich.core.embedding import DEFAULT_ALIASES
@@ -24,14 +24,14 @@ from sqlenrich.plan.request import ResolvedModel
 from sqlenrich.renderer.script import model_for
 from sqlenrich.runner.next_commands import next_commands
 from sqlenrich.runner.notebook import default_observer
-from sqlenrich.runner.options import MODEL_OPTIONS, PLACE_OPTIONS, RetryOptions, caps_of, check_options, chosen
-from sqlenrich.runner.place import Output, RunPlaceOptions, of_target, place_of
+from sqlenrich.runner.options import RetryOptions
+from sqlenrich.runner.place import Output
 from sqlenrich.runner.repair_advice import advice_of
 from sqlenrich.runner.report import Report
-from sqlenrich.runner.session import Session, backend_of, choice_of, new_budget, settings_of
+from sqlenrich.runner.session import Session, backend_of, choice_of, new_budget
+from sqlenrich.runner.setup import set_up
 from sqlenrich.runner.source import with_source_options
 from sqlenrich.spec.enrichment import Enrichment
-from sqlenrich.spec.loader import enrichment_of
 from sqlenrich.spec.run_settings import Caps, Mock
 from sqlenrich.spec.settings import Config
 from sqlenrich.store.base import Backend, Counts, RunStart, Snapshot
@@ -62,20 +62,12 @@ def retry(
     dropped. Raises ConfigError
     where the file would ask something else than the last run did.
     """
-    enrichment = enrichment_of(enrichment)
     clock = time.monotonic()
+    told = set_up("retry", RetryOptions, options, enrichment, output=output, model=model, caps=caps, config=config)
+    enrichment, config, wanted, caps = told.enrichment, told.config, told.wanted, told.caps
     check_keeps_prompts(enrichment)
-    check_options("retry", options, RetryOptions)
-    config = settings_of(config, enrichment, options.get("prices"))
-    caps = caps_of(caps, options)
     codes = chosen_reasons(reasons)
-    wanted = wanted_model(model, **chosen(options, MODEL_OPTIONS))
-    named = RunPlaceOptions(**chosen(options, PLACE_OPTIONS))  # type: ignore[typeddict-item]
-    place = place_of(enrichment, config, output, None, named)
-    if place.output is None:
-        raise ConfigError("which run? Give the --output of the run, or its --target")
-    wanted = of_target(wanted, place)
-    backend = backend_of(place.output)
+    backend = backend_of(told.place)
     backend.check_before_retry(enrichment)
     observer = observer or default_observer()
     backend.watch(observer.note)

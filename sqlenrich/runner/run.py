@@ -8,7 +8,6 @@ import time
 from pathlib import Path
 from typing import Any, Unpack
 
-from sqlenrich.ask.model_choice import wanted_model
 from sqlenrich.ask.observer import Observer, Stopper
 from sqlenrich.core.endpoint import Endpoint
 from sqlenrich.core.errors import ConfigError, SqlenrichError, raising_first
@@ -20,26 +19,20 @@ from sqlenrich.runner.drift import Drift
 from sqlenrich.runner.next_commands import next_commands
 from sqlenrich.runner.notebook import default_observer
 from sqlenrich.runner.options import (
-    MODEL_OPTIONS,
-    PLACE_OPTIONS,
-    SOURCE_OPTIONS,
     RunOptions,
-    caps_of,
-    check_options,
-    chosen,
     names_of,
 )
-from sqlenrich.runner.place import Output, RunPlaceOptions, of_target, place_of
+from sqlenrich.runner.place import Output
 from sqlenrich.runner.profiles import mark_alarm, read_drift, store_profile
 from sqlenrich.runner.report import Report
-from sqlenrich.runner.session import Session, backend_of, choice_of, settings_of
-from sqlenrich.runner.source import key_warning, with_source_options
+from sqlenrich.runner.session import Session, backend_of, choice_of
+from sqlenrich.runner.setup import set_up
+from sqlenrich.runner.source import key_warning
 from sqlenrich.spec.enrichment import Enrichment
-from sqlenrich.spec.loader import enrichment_of
 from sqlenrich.spec.run_settings import Caps, Mock
 from sqlenrich.spec.settings import Config
 from sqlenrich.store.base import Backend, Counts, Results, Snapshot
-from sqlenrich.store.inputs import Input, input_of
+from sqlenrich.store.inputs import Input
 
 
 def run(
@@ -79,31 +72,25 @@ def run(
 
     A bad answer is a row of NAME_quarantine. Raises SqlenrichError only for what keeps a run from starting or going on.
     """
-    enrichment = enrichment_of(enrichment)
     clock = time.monotonic()
-    check_options("run", options, RunOptions)
-    source = input_of(input, options.get("encoding"))
-    enrichment = with_source_options(enrichment, **chosen(options, SOURCE_OPTIONS))
-    config = settings_of(config, enrichment, options.get("prices"))
-    caps = caps_of(caps, options)
-    wanted = wanted_model(model, **chosen(options, MODEL_OPTIONS))
-    named = RunPlaceOptions(**chosen(options, PLACE_OPTIONS))  # type: ignore[typeddict-item]
-    place = place_of(enrichment, config, output, responses, named)
-    backend, responses = checked_backend(place.output, enrichment, source), place.responses
-    wanted = of_target(wanted, place)
-    choice = choice_of(enrichment, config, wanted, backend, caps)
+    told = set_up(
+        "run", RunOptions, options, enrichment,
+        input=input, output=output, model=model, caps=caps, responses=responses, config=config,
+    )  # fmt: skip
+    backend = checked_backend(told.output, told.enrichment, told.source)
+    choice = choice_of(told.enrichment, told.config, told.wanted, backend, told.caps)
     session = Session(
-        enrichment,
-        config,
+        told.enrichment,
+        told.config,
         backend,
         choice,
-        caps,
+        told.caps,
         observer or default_observer(),
         stopper or Stopper(),
         chunk_rows=options.get("chunk_rows"),
         name=tables or "",
         clock=clock,
-        next=next_commands(enrichment, output, wanted, options),
+        next=next_commands(told.enrichment, output, told.wanted, options),
     )
     backend.watch(session.observer.note)
     with backend:
@@ -111,16 +98,16 @@ def run(
         if not options.get("replace"):
             check_file(backend, session.name, file)
             check_names_of_runs(backend, session.name)
-        plan = session.compile(source, responses)
+        plan = session.compile(told.source, told.responses)
         snapshot = Snapshot(
             digest=snapshot_digest(session.enrichment, backend.engine, choice.own),
             model=choice.resolved.name,
-            asked_for=wanted.name,
-            mock=wanted.mock is not None,
+            asked_for=told.wanted.name,
+            mock=told.wanted.mock is not None,
             key=None if (key := options.get("key")) is None else names_of(key),
             columns=options.get("columns"),
             where=options.get("where"),
-            responses=responses,
+            responses=told.responses,
             in_sql=choice.asks_in_sql,
             file=file,
             keep=session.enrichment.keep,

@@ -35,9 +35,8 @@ from sqlenrich.runner.report import Report
 from sqlenrich.runner.source import compile_source
 from sqlenrich.runner.usage import account
 from sqlenrich.spec.enrichment import Enrichment
-from sqlenrich.spec.prices import Prices
 from sqlenrich.spec.run_settings import Caps
-from sqlenrich.spec.settings import Config, find_config, with_prices
+from sqlenrich.spec.settings import Config
 from sqlenrich.store.base import Backend, Counts, Origin, Results, RunStart, Snapshot
 from sqlenrich.store.inputs import Input
 
@@ -297,8 +296,3 @@ def new_budget(caps: Caps) -> Budget:
     from sqlenrich.llm.throttle.budget import Budget
 
     return Budget(caps.max_calls, caps.max_cost)
-
-
-def settings_of(config: Config | None, enrichment: Enrichment, prices: str | Path | Prices | None) -> Config:
-    """Give the settings of a verb: those given, else the nearest file's, with the prices of a file."""
-    return with_prices(config if config is not None else find_config(enrichment.path), prices)

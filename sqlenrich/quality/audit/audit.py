@@ -12,11 +12,9 @@ from sqlenrich.core.errors import ConfigError
 from sqlenrich.core.plurals import counted
 from sqlenrich.core.result import Result
 from sqlenrich.quality.opened_store import open_store
-from sqlenrich.runner.options import check_options
 from sqlenrich.runner.place import Output, PlaceOptions
-from sqlenrich.runner.session import settings_of
+from sqlenrich.runner.setup import Setup, set_up
 from sqlenrich.spec.enrichment import Enrichment
-from sqlenrich.spec.loader import enrichment_of
 from sqlenrich.spec.settings import Config
 
 if TYPE_CHECKING:  # a name needs no driver
@@ -99,12 +97,11 @@ def audit(
     nothing. The rows of a warehouse or of Spark are copied to a temporary file of this machine and checked there.
     Raises ConfigError where there is no run, no such row, or a table of another version.
     """
-    enrichment = enrichment_of(enrichment)
-    check_options("audit", options, PlaceOptions)
+    told = set_up("audit", PlaceOptions, options, enrichment, output=output, config=config)
     from sqlenrich.quality.audit.checks import CHECKS, ledger_problems, not_rebuilt
     from sqlenrich.quality.audit.rebuilt_requests import make_views
 
-    with _stored(enrichment, output, settings_of(config, enrichment, None), options, row) as (stored, key):
+    with _stored(told, row) as (stored, key):
         if key is not None:
             return _audit_of_row(stored, stored.output, key)
         make_views(stored)
@@ -115,21 +112,15 @@ def audit(
 
 
 @contextmanager
-def _stored(
-    enrichment: Enrichment,
-    output: Output | None,
-    config: Config,
-    options: PlaceOptions,
-    row: Mapping[str, Any] | None,
-) -> Iterator[tuple[StoredOutput, dict[str, str] | None]]:
+def _stored(told: Setup, row: Mapping[str, Any] | None) -> Iterator[tuple[StoredOutput, dict[str, str] | None]]:
     """Open the tables as DuckDB reads them, a copy of those that are elsewhere; with the key of a row as texts."""
     from sqlenrich.quality.row_key import checked_key
     from sqlenrich.store.duckdb.copied import copied_output
     from sqlenrich.store.duckdb.tables import DuckDBTables, StoredOutput
 
-    with open_store(enrichment, output, config, options, memory_mib=None) as store:
+    with open_store(told, memory_mib=None) as store:
         if isinstance(store.database, DuckDBTables):
-            stored = StoredOutput(store.database, enrichment, store.output)
+            stored = StoredOutput(store.database, store.enrichment, store.output)
             stored.check_version()
             yield stored, None if row is None else checked_key(store, row)
             return

@@ -14,7 +14,7 @@ from sqlenrich.quality.comparison.metrics import compute_metrics
 from sqlenrich.quality.comparison.sample import draw_sample, read_inputs
 from sqlenrich.quality.comparison.side import PreparedSide, drop_tables, prepare_side, read_side, run_side
 from sqlenrich.runner.options import SOURCE_OPTIONS, InputOptions, SourceOptions, check_options, chosen, names_of
-from sqlenrich.runner.session import settings_of
+from sqlenrich.runner.setup import settings_of
 from sqlenrich.runner.source import with_source_options
 from sqlenrich.spec.enrichment import Enrichment
 from sqlenrich.spec.loader import enrichment_of

@@ -21,7 +21,7 @@ from sqlenrich.quality.evaluation.lines import check_lines, evaluation_lines, ke
 from sqlenrich.quality.evaluation.scores import check_requirements, judge, requirement_result, score_field
 from sqlenrich.quality.evaluation.truth import read_truth
 from sqlenrich.runner.options import SOURCE_OPTIONS, InputOptions, SourceOptions, check_options, chosen
-from sqlenrich.runner.session import settings_of
+from sqlenrich.runner.setup import settings_of
 from sqlenrich.runner.source import with_source_options
 from sqlenrich.spec.enrichment import Enrichment
 from sqlenrich.spec.loader import enrichment_of

@@ -11,11 +11,9 @@ from sqlenrich.core.errors import ConfigError
 from sqlenrich.quality.forget.forgotten import Forgotten
 from sqlenrich.quality.opened_store import open_store
 from sqlenrich.quality.row_key import checked_key
-from sqlenrich.runner.options import check_options
-from sqlenrich.runner.place import Output, PlaceOptions, RunPlaceOptions, is_paths, place_of
-from sqlenrich.runner.session import settings_of
+from sqlenrich.runner.place import Output, PlaceOptions, is_paths
+from sqlenrich.runner.setup import set_up
 from sqlenrich.spec.enrichment import Enrichment
-from sqlenrich.spec.loader import enrichment_of
 from sqlenrich.spec.settings import Config
 
 
@@ -41,21 +39,16 @@ def forget(
     where there is no run, no such row, or a table of another version, and RunError where another process has the
     database open.
     """
-    enrichment = enrichment_of(enrichment)
-    check_options("forget", options, PlaceOptions)
+    told = set_up("forget", PlaceOptions, options, enrichment, output=output, config=config)
     if sum(choice is not None for choice in (row, where, before)) != 1:
         raise ConfigError("which rows? Give one of --row, --where and --before")
-    settings = settings_of(config, enrichment, None)
-    place = place_of(enrichment, settings, output, None, RunPlaceOptions(**options)).output  # type: ignore[typeddict-item]
-    if place is None:
-        raise ConfigError("of which runs? Give --output out.duckdb, or --target")
-    if is_paths(place):
+    if is_paths(told.place):
         from sqlenrich.quality.forget.forgetting import forget_rows  # loads DuckDB
 
-        return forget_rows(enrichment, place, row=row, where=where, before=_day(before), dry_run=dry_run)
+        return forget_rows(told.enrichment, told.place, row=row, where=where, before=_day(before), dry_run=dry_run)
     from sqlenrich.quality.forget.store_forgetting import forget_in_store
 
-    with open_store(enrichment, place, settings, {}) as store:
+    with open_store(told) as store:
         key = None if row is None else checked_key(store, row)
         return forget_in_store(store, key=key, where=where, before=_day(before), dry_run=dry_run)
 

@@ -32,12 +32,10 @@ from sqlenrich.quality.report.quality_report import QualityReport, Request
 from sqlenrich.quality.report.tiles import NO_PROFILE, tiles
 from sqlenrich.quality.review.estimate import review_estimate
 from sqlenrich.runner.drift import Drift, why_not_compared
-from sqlenrich.runner.options import check_options
 from sqlenrich.runner.place import Output, PlaceOptions
 from sqlenrich.runner.profiles import drift_query, drifts_of, profiled_runs
-from sqlenrich.runner.session import settings_of
+from sqlenrich.runner.setup import set_up
 from sqlenrich.spec.enrichment import Enrichment
-from sqlenrich.spec.loader import enrichment_of
 from sqlenrich.spec.prices import Prices
 from sqlenrich.spec.settings import Config
 from sqlenrich.store.database import selected
@@ -68,16 +66,15 @@ def report(
     by them, or by those of the settings, the report computes the cost of runs that knew no prices. Raises ConfigError
     for an output without the enrichment's results, and for a page that another program wrote.
     """
-    enrichment = enrichment_of(enrichment)
-    check_options("report", options, PlaceOptions)
+    told = set_up("report", PlaceOptions, options, enrichment, output=output, config=config, prices=prices)
+    enrichment = told.enrichment
     if page is not None:
         if Path(page).suffix.lower() not in (".html", ".htm"):
             raise ConfigError(f"{page}: a page is an .html file")
         check_page(Path(page))
-    settings = settings_of(config, enrichment, prices)
-    with open_results(enrichment, output, settings, options) as stored:
+    with open_results(told) as stored:
         drifts, newest, drift_sql = _drifts(stored)
-        spent = read_spent(stored, settings.prices)
+        spent = read_spent(stored, told.config.prices)
         lines = tuple(RunFigures(run, drifts.get(run.run_id), spent.get(run.run_id)) for run in stored.runs)
         facts = read_table(stored)
         answers = read_answers(stored)

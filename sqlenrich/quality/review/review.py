@@ -18,11 +18,10 @@ from sqlenrich.quality.review.sample import draw_sample
 from sqlenrich.quality.review.sheet import check_reviewers, sheet_paths, write_sheets
 from sqlenrich.quality.review.truth import append_truth
 from sqlenrich.quality.review.verdicts import Taken, read_verdicts, standing_verdicts, store_verdicts
-from sqlenrich.runner.options import check_options, names_of
+from sqlenrich.runner.options import names_of
 from sqlenrich.runner.place import Output, PlaceOptions
-from sqlenrich.runner.session import settings_of
+from sqlenrich.runner.setup import set_up
 from sqlenrich.spec.enrichment import Enrichment
-from sqlenrich.spec.loader import enrichment_of
 from sqlenrich.spec.settings import Config
 from sqlenrich.store.inputs import input_of
 
@@ -136,8 +135,8 @@ def review(
     CSV file, judged rows of ``input`` are appended to it as labelled rows. Raises ConfigError for an output without the
     enrichment's results, for a sheet of another database, and for verdicts that can't be.
     """
-    enrichment = enrichment_of(enrichment)
-    check_options("review", options, PlaceOptions)
+    told = set_up("review", PlaceOptions, options, enrichment, output=output, config=config)
+    enrichment = told.enrichment
     if enrichment.embedding is not None:
         raise ConfigError(f"{enrichment.place}: people can't judge vectors")
     if sheet is not None and read:
@@ -147,7 +146,7 @@ def review(
     files = [Path(one) for one in ([read] if isinstance(read, str | Path) else read)]
     taken, written, sample, labelled = None, dict[Path, int](), None, None
     paths = {} if sheet is None else sheet_paths(Path(sheet), check_reviewers(names_of(reviewers)))
-    with open_results(enrichment, output, settings_of(config, enrichment, None), options, write=bool(files)) as stored:
+    with open_results(told, write=bool(files)) as stored:
         if sheet is not None:
             sample = draw_sample(stored, run=stored.run_id(run), rows=rows, seed=seed)
             ledger = stored.runs[-1].run_id if stored.runs else ""
