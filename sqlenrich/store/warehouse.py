@@ -16,7 +16,7 @@ from sqlenrich.llm.messages import Answer, Request
 from sqlenrich.plan.plan import Plan, Step
 from sqlenrich.renderer.statements import JUDGED, create_pending, overwrite_table, read_answers
 from sqlenrich.store import queries
-from sqlenrich.store.base import Origin, Results, RunStart
+from sqlenrich.store.base import CommitPolicy, Origin, Results, RunStart
 from sqlenrich.store.connections.base import (
     JobState,
     OverwritingConnection,
@@ -35,6 +35,9 @@ from sqlenrich.store.statement_ledger import (
     StatementLedger,
 )
 from sqlenrich.store.statements import StatementBackend, StatementPolicy
+
+SHARE_OF_STATEMENT = 0.95
+"""The part of the longest statement that the rows of an INSERT take: its columns and tags take the rest."""
 
 
 @dataclass(frozen=True)
@@ -90,6 +93,8 @@ class WarehouseBackend(StatementBackend):
     """
 
     asks_in_sql = True
+    commits = CommitPolicy(rows=2_000, instant_rows=2_000, age_s=5.0, unstored=4_000)
+    """An INSERT is a job that takes a second, a file or a partition: few large ones."""
 
     def __init__(
         self,
@@ -104,7 +109,8 @@ class WarehouseBackend(StatementBackend):
         self.warehouse, self.take_over, self.policy = connection, take_over, policy or LeasePolicy()
         self.jobs = JobRunner(connection, jobs)
         self.statement = JobConnection(self.jobs)
-        super().__init__(self.statement, connection.engine, schema, statements)
+        bound = StatementPolicy(insert_bytes=round(SHARE_OF_STATEMENT * connection.statement_bytes))
+        super().__init__(self.statement, connection.engine, schema, statements or bound)
         self.calls = StatementLedger(JobConnection(self.jobs, "ledger"), self.dialect, self.named(STATEMENTS))
         self.lease: Lease | None = None
         self._tried = False
