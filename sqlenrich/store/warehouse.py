@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from typing import Any, NamedTuple, Self
 
 from sqlglot import exp
 
 from sqlenrich.core.errors import ConfigError, RunError
+from sqlenrich.core.lease import LeaseLostError, LeasePolicy, wait_for
 from sqlenrich.core.names import identifier
 from sqlenrich.core.printer import print_sql
 from sqlenrich.llm.messages import Answer, Request
@@ -30,7 +31,6 @@ from sqlenrich.store.statement_ledger import (
     STATEMENTS,
     Holder,
     Lease,
-    LeaseLostError,
     Line,
     StatementLedger,
 )
@@ -38,16 +38,6 @@ from sqlenrich.store.statements import StatementBackend, StatementPolicy
 
 SHARE_OF_STATEMENT = 0.95
 """The part of the longest statement that the rows of an INSERT take: its columns and tags take the rest."""
-
-
-@dataclass(frozen=True)
-class LeasePolicy:
-    """How long a run holds its tables without a sign of life, and how another one waits for that, in seconds."""
-
-    lasts_s: float = 90.0
-    """A run that has not renewed its lease for so long is dead for those that come after it."""
-    poll_s: float = 1.0
-    """How often a run that waits looks whether the lease was renewed."""
 
 
 class AskedSoFar(NamedTuple):
@@ -185,28 +175,17 @@ class WarehouseBackend(StatementBackend):
 
     def _wait_for(self, lease: Lease) -> None:
         """Take the lease, once that of a dead run has ended. Raises ConfigError where the run that has it lives."""
-        first: Holder | None = None
-        while True:
-            holders = lease.holders()
-            if self.take_over or not holders:
-                lease.claim(take=self.take_over)
-                holders = lease.holders()
-            others = [holder for holder in holders if holder.lease != lease.id]
-            mine = len(others) < len(holders)
-            if mine and not others:
-                return
-            if mine:  # two runs made the first line at the same time: none of them asks
-                lease.close()
-            for holder in others:
-                if mine or (first is not None and (first.lease, first.until_ms) != (holder.lease, holder.until_ms)):
-                    raise ConfigError(f"{self.place}: {self._busy(holder, lease.name)}")
-                if first is None:
-                    first = holder
-                    self.note(
-                        f"run {holder.run_id} holds these tables: waiting up to {holder.left_s:,.0f} s for a sign of "
-                        "life (--take-over does not wait)"
-                    )
-            self.jobs.pause(self.policy.poll_s)
+        wait_for(
+            lease,
+            self.policy.poll_s,
+            take=self.take_over,
+            pause=self.jobs.pause,
+            waits=lambda holder: self.note(
+                f"run {holder.run_id} holds these tables: waiting up to {holder.left_s:,.0f} s for a sign of life "
+                "(--take-over does not wait)"
+            ),
+            busy=lambda holder: ConfigError(f"{self.place}: {self._busy(holder, lease.name)}"),
+        )
 
     def _busy(self, holder: Holder, name: str) -> str:
         """Give the line that refuses a second run."""

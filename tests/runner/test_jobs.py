@@ -10,6 +10,7 @@ from typing import cast
 import pytest
 
 import sqlenrich as se
+from sqlenrich.core.lease import LeaseLostError
 from sqlenrich.llm.messages import Answer
 from sqlenrich.store.base import Origin
 from sqlenrich.store.connections.base import (
@@ -20,7 +21,7 @@ from sqlenrich.store.connections.base import (
     WarehouseConnection,
 )
 from sqlenrich.store.jobs import JobConnection, JobPolicy, JobRunner, Statement, StatementFailedError
-from sqlenrich.store.statement_ledger import Lease, LeaseLostError, StatementLedger
+from sqlenrich.store.statement_ledger import Lease, StatementLedger
 from sqlenrich.store.warehouse import WarehouseBackend
 
 FAST = JobPolicy(first_poll_s=0.0, longest_poll_s=0.0, first_delay_s=0.0, find_poll_s=0.0, heartbeat_s=99.0)
