@@ -19,11 +19,6 @@ if TYPE_CHECKING:  # "import sqlenrich" does not load the HTTP client
     from sqlenrich.llm.client import Client
     from sqlenrich.llm.throttle.limiter import RateLimiter
 
-COMMIT_ROWS = 256
-"""The answers of one commit at most: each commit costs the same."""
-BATCH_ROWS = 128
-"""The answers of one commit where a model takes its time: requests keep going out while a batch is stored."""
-
 
 @dataclass
 class ClientAsker:
@@ -80,9 +75,14 @@ class ClientAsker:
         from sqlenrich.llm.client import Client
 
         assert choice.model is not None
-        batch_rows = BATCH_ROWS if choice.model.traits.answers is None else COMMIT_ROWS
+        commits = self.backend.commits
         with Client(
-            choice.model, concurrency=choice.concurrency, batch_rows=batch_rows, budget=choice.budget
+            choice.model,
+            concurrency=choice.concurrency,
+            unstored=commits.unstored,
+            batch_rows=commits.rows if choice.model.traits.answers is None else commits.instant_rows,
+            batch_s=commits.age_s,
+            budget=choice.budget,
         ) as client:
             if client.limiter is not None:
                 self._limiters[id(client.limiter)] = client.limiter

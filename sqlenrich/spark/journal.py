@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import threading
+import time
 from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from pathlib import Path
@@ -12,6 +13,8 @@ from typing import Any, Self
 import orjson
 
 from sqlenrich.core.errors import RunError
+from sqlenrich.core.lease import LeasePolicy, wait_for
+from sqlenrich.spark.file_lease import FileHolder, FileLease
 
 try:
     import fcntl
@@ -32,10 +35,14 @@ class Journal:
 
     A line that a dead process left half written is removed when the file is opened. Each method may be called from any
     thread. Use it as a context manager: one process has it open at a time. ``advice``: what to do if its disk is full.
+
+    Where other machines may use the folder, a lock of the kernel may not reach them: ``policy`` is that of a lease. The
+    file of a lease is its own, so that a run that was frozen, and writes when it wakes, spoils no other one.
     """
 
-    def __init__(self, path: Path, advice: str = ADVICE) -> None:
+    def __init__(self, path: Path, advice: str = ADVICE, policy: LeasePolicy | None = None) -> None:
         self.path, self.advice = path, advice
+        self._lease = None if policy is None else FileLease(path.with_name(f"{path.name}.lease"), policy)
         self._lock = threading.Lock()
         self._places: dict[tuple[bytes, int], int] = {}
         self._file = -1
@@ -45,6 +52,9 @@ class Journal:
         """Open or make the file. Raises RunError where another process has it open."""
         try:
             self.path.parent.mkdir(parents=True, exist_ok=True)
+            if self._lease is not None:
+                self._open_leased(self._lease)
+                return self
             self._file = os.open(self.path, os.O_RDWR | os.O_CREAT, 0o600)
         except OSError as error:
             raise RunError(f"{self.path} can't be written: {error.strerror}") from None
@@ -57,10 +67,39 @@ class Journal:
         self._read()
         return self
 
+    def _open_leased(self, lease: FileLease) -> None:
+        """Take the lease. Raises RunError where a run that lives has it."""
+        shared, poll_s = self.path, lease.policy.poll_s
+        wait_for(lease, poll_s, take=False, pause=time.sleep, waits=lambda _: None, busy=self._busy)
+        lease.keep()
+        try:
+            self._take_over(shared, lease.id)
+        except BaseException:
+            lease.close()
+            raise
+
+    def _take_over(self, shared: Path, id: str) -> None:
+        """Open a file of this lease's own, and take what dead runs left in theirs."""
+        left = [path for path in (shared, *shared.parent.glob(f"{shared.name}.*.rows")) if path.exists()]
+        self.path = shared.with_name(f"{shared.name}.{id}.rows")
+        self._file = os.open(self.path, os.O_RDWR | os.O_CREAT, 0o600)
+        for path in left:
+            with path.open("rb") as file:
+                self.add(*(row for row in map(_row_of, file) if row is not None))
+        self.sync()
+        for path in left:
+            path.unlink(missing_ok=True)
+
+    def _busy(self, holder: FileHolder) -> RunError:
+        whose = f"host {holder.host}, process {holder.pid}"
+        return RunError(f"another run writes the same answers ({self.path}; {whose}): wait for its end")
+
     def __exit__(self, *_: object) -> None:
         os.close(self._file)
         if not self._places:
             self.path.unlink(missing_ok=True)
+        if self._lease is not None:
+            self._lease.close()
 
     def __len__(self) -> int:
         return len(self._places)
@@ -70,6 +109,8 @@ class Journal:
 
     def add(self, *rows: Row) -> None:
         """Append answers; :meth:`sync` makes them durable. Raises RunError, and appends none, where that fails."""
+        if self._lease is not None:
+            self._lease.check()
         lines = [orjson.dumps(row) + b"\n" for row in rows]
         with self._lock:
             place = end = self._end
@@ -149,18 +190,26 @@ class Journal:
         self._places.clear()
         self._end = 0
         for place, line in self._lines(0, os.fstat(self._file).st_size):
-            try:
-                row = orjson.loads(line)
-                key = _packed(row["request_hash"], row["attempt"])
-            except (ValueError, TypeError, KeyError):
+            row = _row_of(line)
+            if row is None:
                 break  # what follows a damaged line was never acknowledged
-            self._places[key] = place
+            self._places[_packed(row["request_hash"], row["attempt"])] = place
             self._end = place + len(line) + 1
         os.ftruncate(self._file, self._end)
         self._synced = self._end
 
 
 _BLOCK = 1 << 16
+
+
+def _row_of(line: bytes) -> Row | None:
+    """Give the answer of a line; None for a damaged one."""
+    try:
+        row = orjson.loads(line)
+        _packed(row["request_hash"], row["attempt"])
+    except (ValueError, TypeError, KeyError):
+        return None
+    return row  # type: ignore[no-any-return]
 
 
 def _packed(request_hash: str, attempt: int) -> tuple[bytes, int]:

@@ -94,6 +94,21 @@ class RunStart:
     """What all its requests share, as JSON (:mod:`sqlenrich.store.shared_request`)."""
 
 
+@dataclass(frozen=True)
+class CommitPolicy:
+    """When the answers of a client are stored. It bounds what a killed run asks again: requests sent and not stored."""
+
+    rows: int = 128
+    """The answers of one commit at most, where a model takes its time."""
+    instant_rows: int = 256
+    """The same for a model that answers at once."""
+    age_s: float = 0.05
+    """The oldest answer that is not stored is about this old at most, and the time of a commit."""
+    unstored: int = 256
+    """The requests beyond the concurrency that may be sent and not stored. Above ``rows``, so that requests keep going
+    out while a commit runs."""
+
+
 class ModelUsage(NamedTuple):
     """What one model's answers of a run took. A count is None where no answer reports it."""
 
@@ -112,6 +127,8 @@ class Backend(Protocol):
     """The name of the engine whose SQL it runs."""
     asks_in_sql: bool
     """Whether a function of its SQL asks a model."""
+    commits: CommitPolicy
+    """When the answers of a client are stored."""
 
     def __enter__(self) -> Self:
         """Open it."""

@@ -11,7 +11,6 @@ that starts after its run has lost the lease, or after its line was closed, asks
 from __future__ import annotations
 
 import os
-import secrets
 import socket
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -21,7 +20,7 @@ from typing import Any
 from sqlglot import exp, select
 
 from sqlenrich.core.engine import Engine
-from sqlenrich.core.errors import RunError
+from sqlenrich.core.lease import LeaseLostError, new_id
 from sqlenrich.core.names import identifier, relation
 from sqlenrich.core.printer import print_sql
 from sqlenrich.core.sql import Sql, case, equals, literal
@@ -56,12 +55,7 @@ _COLUMNS: Mapping[str, Type] = {
 the line was written. ``until_ms`` is when a lease ends, in milliseconds since 1970. All times are the warehouse's. Host
 and process are for people alone. The last five are those of a statement that has succeeded: ``written`` are its rows,
 where the warehouse tells."""
-_ID_BYTES = 16
 Constant = str | int | float | None
-
-
-class LeaseLostError(RunError):
-    """Another run has taken over the tables of this one."""
 
 
 @dataclass(frozen=True)
@@ -75,6 +69,11 @@ class Holder:
     until_ms: int
     left_s: float
     """The seconds until it ends, unless it is renewed."""
+
+    @property
+    def renewed(self) -> int:
+        """What each renewal changes."""
+        return self.until_ms
 
 
 @dataclass(frozen=True)
@@ -163,7 +162,7 @@ class Lease:
     run_id: str
     name: str
     lasts_s: float
-    id: str = field(default_factory=lambda: secrets.token_hex(_ID_BYTES))
+    id: str = field(default_factory=new_id)
     ended: list[dict[str, Constant]] = field(default_factory=list)
     """The lines of statements that have ended, not written yet."""
     since: datetime | None = None

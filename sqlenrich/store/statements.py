@@ -13,6 +13,7 @@ from sqlenrich.core.engine import Engine
 from sqlenrich.core.errors import ConfigError, RunError
 from sqlenrich.core.names import identifier, relation
 from sqlenrich.core.printer import print_sql
+from sqlenrich.core.sql import literal
 from sqlenrich.core.types import STRING, Type
 from sqlenrich.engines import get_engine
 from sqlenrich.llm.messages import Answer, Request
@@ -23,7 +24,17 @@ from sqlenrich.renderer.statements import create_if_missing, create_responses, c
 from sqlenrich.renderer.tables import drop_table
 from sqlenrich.spec.enrichment import Enrichment
 from sqlenrich.store import queries
-from sqlenrich.store.base import Connection, Counts, ModelUsage, Origin, Results, RunStart, Snapshot, Source
+from sqlenrich.store.base import (
+    CommitPolicy,
+    Connection,
+    Counts,
+    ModelUsage,
+    Origin,
+    Results,
+    RunStart,
+    Snapshot,
+    Source,
+)
 from sqlenrich.store.database import Database, StatementDatabase
 from sqlenrich.store.inputs import EncodedFiles, Input, TableInMemory
 from sqlenrich.store.ledger import LEDGER, Ledger
@@ -42,8 +53,8 @@ class StatementPolicy:
 
     page_rows: int = 65_536
     """The pending requests that are read at a time: each page scans the relation again."""
-    insert_characters: int = 250_000
-    """The text of one INSERT at most, but for a longer answer. Warehouses bound a statement, the least at 1 MB."""
+    insert_bytes: int = 250_000
+    """The text of one INSERT at most, but for a longer answer. Databases bound a statement."""
 
 
 class StatementBackend:
@@ -53,6 +64,7 @@ class StatementBackend:
     """
 
     asks_in_sql = False
+    commits = CommitPolicy()
 
     def __init__(
         self, connection: Connection, engine: str, schema: str = "", statements: StatementPolicy | None = None
@@ -313,7 +325,7 @@ class StatementBackend:
 
     def append(self, plan: Plan, answers: Sequence[Answer], origin: Origin) -> None:
         """Store at least one answer and commit."""
-        for part in _parts(answers, self.statements.insert_characters):
+        for part in _parts(self.dialect, answers, self.statements.insert_bytes):
             rows = [_response_row(answer, origin) for answer in part]
             insert = queries.insert_rows(self.dialect, plan.relations.table("responses"), RESPONSES, rows)
             self.connection.execute(print_sql(self.dialect, insert, pretty=False))
@@ -475,20 +487,25 @@ def _as_mentioned(engine: Engine, columns: Mapping[str, Type | None], enrichment
     return found
 
 
-def _parts(answers: Sequence[Answer], characters: int) -> Iterator[Sequence[Answer]]:
+def _parts(engine: Engine, answers: Sequence[Answer], most_bytes: int) -> Iterator[Sequence[Answer]]:
     """Give the answers in parts whose INSERT has a bounded length."""
     start = size = 0
     for place, answer in enumerate(answers):
-        length = _ROW_CHARACTERS + len(answer.response or "") + len(answer.call_error or "")
-        if place > start and size + length > characters:
+        length = _ROW_BYTES + sum(_printed_bytes(engine, text) for text in (answer.response, answer.call_error) if text)
+        if place > start and size + length > most_bytes:
             yield answers[start:place]
             start, size = place, 0
         size += length
     yield answers[start:]
 
 
-_ROW_CHARACTERS = 500
-"""About the text of a row without its answer: hashes, counts, times."""
+_ROW_BYTES = 500
+"""About the text of a row without its answer: hashes, counts, times, names."""
+
+
+def _printed_bytes(engine: Engine, text: str) -> int:
+    """Give the length of a text as a literal: what the dialect escapes is longer there."""
+    return len(print_sql(engine, literal(text), pretty=False).encode("utf-8", "surrogatepass"))
 
 
 def evenly(count: int, most: int) -> list[int]:

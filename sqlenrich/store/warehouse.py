@@ -4,19 +4,20 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from typing import Any, NamedTuple, Self
 
 from sqlglot import exp
 
 from sqlenrich.core.errors import ConfigError, RunError
+from sqlenrich.core.lease import LeaseLostError, LeasePolicy, wait_for
 from sqlenrich.core.names import identifier
 from sqlenrich.core.printer import print_sql
 from sqlenrich.llm.messages import Answer, Request
 from sqlenrich.plan.plan import Plan, Step
 from sqlenrich.renderer.statements import JUDGED, create_pending, overwrite_table, read_answers
 from sqlenrich.store import queries
-from sqlenrich.store.base import Origin, Results, RunStart
+from sqlenrich.store.base import CommitPolicy, Origin, Results, RunStart
 from sqlenrich.store.connections.base import (
     JobState,
     OverwritingConnection,
@@ -30,21 +31,13 @@ from sqlenrich.store.statement_ledger import (
     STATEMENTS,
     Holder,
     Lease,
-    LeaseLostError,
     Line,
     StatementLedger,
 )
 from sqlenrich.store.statements import StatementBackend, StatementPolicy
 
-
-@dataclass(frozen=True)
-class LeasePolicy:
-    """How long a run holds its tables without a sign of life, and how another one waits for that, in seconds."""
-
-    lasts_s: float = 90.0
-    """A run that has not renewed its lease for so long is dead for those that come after it."""
-    poll_s: float = 1.0
-    """How often a run that waits looks whether the lease was renewed."""
+SHARE_OF_STATEMENT = 0.95
+"""The part of the longest statement that the rows of an INSERT take: its columns and tags take the rest."""
 
 
 class AskedSoFar(NamedTuple):
@@ -90,6 +83,8 @@ class WarehouseBackend(StatementBackend):
     """
 
     asks_in_sql = True
+    commits = CommitPolicy(rows=2_000, instant_rows=2_000, age_s=5.0, unstored=4_000)
+    """An INSERT is a job that takes a second, a file or a partition: few large ones."""
 
     def __init__(
         self,
@@ -104,7 +99,8 @@ class WarehouseBackend(StatementBackend):
         self.warehouse, self.take_over, self.policy = connection, take_over, policy or LeasePolicy()
         self.jobs = JobRunner(connection, jobs)
         self.statement = JobConnection(self.jobs)
-        super().__init__(self.statement, connection.engine, schema, statements)
+        bound = StatementPolicy(insert_bytes=round(SHARE_OF_STATEMENT * connection.statement_bytes))
+        super().__init__(self.statement, connection.engine, schema, statements or bound)
         self.calls = StatementLedger(JobConnection(self.jobs, "ledger"), self.dialect, self.named(STATEMENTS))
         self.lease: Lease | None = None
         self._tried = False
@@ -179,28 +175,17 @@ class WarehouseBackend(StatementBackend):
 
     def _wait_for(self, lease: Lease) -> None:
         """Take the lease, once that of a dead run has ended. Raises ConfigError where the run that has it lives."""
-        first: Holder | None = None
-        while True:
-            holders = lease.holders()
-            if self.take_over or not holders:
-                lease.claim(take=self.take_over)
-                holders = lease.holders()
-            others = [holder for holder in holders if holder.lease != lease.id]
-            mine = len(others) < len(holders)
-            if mine and not others:
-                return
-            if mine:  # two runs made the first line at the same time: none of them asks
-                lease.close()
-            for holder in others:
-                if mine or (first is not None and (first.lease, first.until_ms) != (holder.lease, holder.until_ms)):
-                    raise ConfigError(f"{self.place}: {self._busy(holder, lease.name)}")
-                if first is None:
-                    first = holder
-                    self.note(
-                        f"run {holder.run_id} holds these tables: waiting up to {holder.left_s:,.0f} s for a sign of "
-                        "life (--take-over does not wait)"
-                    )
-            self.jobs.pause(self.policy.poll_s)
+        wait_for(
+            lease,
+            self.policy.poll_s,
+            take=self.take_over,
+            pause=self.jobs.pause,
+            waits=lambda holder: self.note(
+                f"run {holder.run_id} holds these tables: waiting up to {holder.left_s:,.0f} s for a sign of life "
+                "(--take-over does not wait)"
+            ),
+            busy=lambda holder: ConfigError(f"{self.place}: {self._busy(holder, lease.name)}"),
+        )
 
     def _busy(self, holder: Holder, name: str) -> str:
         """Give the line that refuses a second run."""

@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import json
+import threading
+import time
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -145,6 +148,33 @@ def test_the_mem_catalog_forgets_and_replaces() -> None:
             rows("CREATE TABLE nope.t (a INT)")
     with mem_catalog(), pytest.raises(AnalysisException, match="TABLE_OR_VIEW_NOT_FOUND"):
         rows("SELECT * FROM t")
+
+
+@pytest.mark.parametrize(
+    ("beside", "left"),
+    [
+        ("INSERT INTO default.lines VALUES (2, 'new')", [(1, "changed"), (2, "new")]),
+        ("UPDATE default.lines SET state = 'other'", [(1, "other")]),
+    ],
+)
+def test_an_update_keeps_what_was_appended_beside_it_and_fails_beside_another(beside: str, left: list[Any]) -> None:
+    asked = threading.Event()
+
+    def answer(_: AiCall) -> AiAnswer:
+        asked.set()
+        time.sleep(2.0)
+        return AiAnswer("changed")
+
+    register_ai_query(answer)
+    with mem_catalog(), ThreadPoolExecutor(1) as threads:
+        rows("CREATE TABLE default.lines (id INT, state STRING)")
+        rows("INSERT INTO default.lines VALUES (1, 'old')")
+        update = threads.submit(rows, "UPDATE default.lines SET state = ai_query('m', state).result")
+        assert asked.wait(60)
+        rows(beside)
+        error = update.exception(60)
+        assert ("DELTA_CONCURRENT" in str(error)) == beside.startswith("UPDATE")
+        assert rows("SELECT * FROM default.lines ORDER BY id") == left
 
 
 @pytest.mark.parametrize(

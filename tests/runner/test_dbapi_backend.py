@@ -137,7 +137,7 @@ def test_the_source_may_be_a_query(database: duckdb.DuckDBPyConnection, tmp_path
 
 
 def test_long_answers_are_stored_by_several_statements(database: duckdb.DuckDBPyConnection, tmp_path: Path) -> None:
-    short = StatementPolicy(insert_characters=2000)
+    short = StatementPolicy(insert_bytes=2000)
     backend = DbApiBackend(database, engine="duckdb", schema="enriched", statements=short)
     report = se.run(se.load(write_prompt(tmp_path, HEADER)), output=backend, mock=True)
     stored = database.execute("SELECT count(*), count(DISTINCT request_hash) FROM enriched.intent_responses").fetchone()

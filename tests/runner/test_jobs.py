@@ -3,10 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from datetime import UTC, datetime
+from pathlib import Path
 from typing import cast
 
 import pytest
 
+import sqlenrich as se
+from sqlenrich.core.lease import LeaseLostError
+from sqlenrich.llm.messages import Answer
+from sqlenrich.store.base import Origin
 from sqlenrich.store.connections.base import (
     JobState,
     JobStatus,
@@ -15,7 +21,7 @@ from sqlenrich.store.connections.base import (
     WarehouseConnection,
 )
 from sqlenrich.store.jobs import JobConnection, JobPolicy, JobRunner, Statement, StatementFailedError
-from sqlenrich.store.statement_ledger import Lease, LeaseLostError, StatementLedger
+from sqlenrich.store.statement_ledger import Lease, StatementLedger
 from sqlenrich.store.warehouse import WarehouseBackend
 
 FAST = JobPolicy(first_poll_s=0.0, longest_poll_s=0.0, first_delay_s=0.0, find_poll_s=0.0, heartbeat_s=99.0)
@@ -29,6 +35,7 @@ class Warehouse:
     engine = "snowflake"
     starts_once = False
     late_s = 0.0
+    statement_bytes = 1_000_000
 
     def __init__(
         self, statuses: Sequence[JobStatus] = (RUNNING,) * 3 + (DONE,), errors: Sequence[Exception | None] = ()
@@ -118,6 +125,28 @@ def test_a_run_that_has_lost_its_lease_submits_nothing_more() -> None:
         backend.statement.execute("CHECK")
     assert [step for _, step in warehouse.submitted] == ["ledger"]
     assert backend.statements_run() == []
+
+
+TEXTS = ("text " * 40, "'\\\n" * 100, "\u6f22" * 100, '{"x": "a"}')
+HEADER = "---\nkey: [id]\nsource: raw.t\noutput: {'x(enum)': [a]}\n---\n{{ body }}\n"
+
+
+@pytest.mark.parametrize("engine", ["bigquery", "databricks", "snowflake"])
+def test_a_client_s_answers_are_stored_by_few_statements_that_the_warehouse_takes(engine: str, tmp_path: Path) -> None:
+    warehouse = Warehouse([DONE])
+    warehouse.engine, warehouse.statement_bytes = engine, 100_000
+    backend = WarehouseBackend(cast(WarehouseConnection, warehouse), "a.b", jobs=FAST)
+    (tmp_path / "answers.prompt").write_text(HEADER)
+    plan = se.compile_plan(se.load(tmp_path / "answers.prompt"), engine, asked_by_client=True)
+    names = ("stop", "a-model-with-a-long-name-2026-11-25", 1000, 0, 1000, 31)
+    answers = [
+        Answer(f"{n:064}", 1, f"{n:064}", TEXTS[n % 4], None, False, *names, datetime.now(UTC), 1, f"chatcmpl-{n:032}")
+        for n in range(400)
+    ]
+    backend.append(plan, answers, Origin("20261125T100708-49b09b53", "2026-11-25", "889b7224c99cc380"))
+    sizes = [len(sql.encode()) for sql, _ in warehouse.submitted]
+    assert max(sizes) <= 100_000
+    assert len(sizes) <= 1 + 1.25 * sum(sizes) / 100_000
 
 
 LOST, THROTTLED = LostConnectionError("no answer"), TransientError("try later")

@@ -11,9 +11,10 @@ from typing import Any
 
 import sqlenrich as se
 from sqlenrich.ask.observer import NullObserver, PlanLine
+from sqlenrich.core.lease import LeasePolicy
 from sqlenrich.runner.place import open_connection
 from sqlenrich.store.jobs import JobPolicy
-from sqlenrich.store.warehouse import LeasePolicy, WarehouseBackend
+from sqlenrich.store.warehouse import WarehouseBackend
 from tests.support.warehouses import Standin
 
 PROMPT = """---

@@ -32,7 +32,7 @@ MODULES = {
 SCHEMAS = {"snowflake": "OUT.ENRICHED", "bigquery": "standin.enriched", "databricks": "mem.enriched"}
 SOURCES = {"snowflake": "RAW.PUBLIC.MESSAGES", "bigquery": "standin.raw.messages", "databricks": "mem.raw.messages"}
 ENDS_S = 60.0
-ASKING = '"step": "responses"'
+ASKING = "step=responses"
 """In the comment before a statement of Databricks."""
 NO_FAULTS = {"fail": {}, "delay": 0.0, "poison": "", "answers": "", "answers_fail": {}, "model": "", "denied": {}}
 

@@ -109,6 +109,8 @@ class WarehouseConnection(Protocol):
     """Whether the warehouse starts a submission with the id of another one never: a lost one is sent again."""
     late_s: float
     """How long after its submission a statement may be missing from the warehouse's records."""
+    statement_bytes: int
+    """The text of a statement that it takes at most."""
 
     @property
     def place(self) -> str:

@@ -19,6 +19,7 @@ from sqlenrich.llm.messages import Answer, Request
 from sqlenrich.plan.plan import RESPONSES, Plan, Step
 from sqlenrich.plan.profiles import PROFILES
 from sqlenrich.spark.desk import DeskPolicy
+from sqlenrich.spark.file_lease import SHARED, is_shared
 from sqlenrich.spark.journal import Journal, Row
 from sqlenrich.spark.session import check_session, one_line_errors, open_session, settings
 from sqlenrich.spark.single_flight import key_of
@@ -176,7 +177,8 @@ class SparkBackend(StatementBackend):
     def _open_journal(self, answers: str) -> None:
         """Open the journal of a table of answers. What a dead run left there is stored before anything is asked."""
         digest = hashlib.sha256(f"{self.where.output}\n{answers}".encode()).hexdigest()[:12]
-        self.journal = self._open.enter_context(Journal(self._folder / f"spark-{digest}.journal"))
+        policy = SHARED if is_shared(self._folder) else None
+        self.journal = self._open.enter_context(Journal(self._folder / f"spark-{digest}.journal", policy=policy))
         self._open.callback(self.__dict__.pop, "journal", None)
         self._doubtful = len(self.journal) > 0
 

@@ -47,6 +47,8 @@ PRINCIPAL, SECRET = "standin-principal", "standin-secret"
 HTTP_PATH = "/sql/1.0/warehouses/standin"
 KINDS = ("throttle", "reset", "session", "statement", "asked", "cut")
 DEFAULT_MAX_TOKENS = 4096
+HELD_S = 0.05
+"""How often a call that is held looks at the delay."""
 _HANDSHAKE = 0x16
 """The first byte of TLS."""
 
@@ -271,10 +273,12 @@ class Model:
         self._fixed = MockModel(load(prompt_file).schema, failures=failures or None) if prompt_file else None
 
     def __call__(self, call: spark.AiCall) -> spark.AiAnswer:
-        """Answer one call. A prompt with the poison fails its statement."""
-        time.sleep(self.delay_s)
+        """Answer one call, which was asked before its delay. A prompt with the poison fails its statement."""
         made = self._answer(call)
         self.log.add(call, made)
+        began = time.monotonic()
+        while time.monotonic() < began + self.delay_s:  # a test that changes the delay ends it
+            time.sleep(min(HELD_S, self.delay_s))
         if self.poison and self.poison in (call.request or ""):
             raise RuntimeError("the model's service failed for a request")
         return made

@@ -88,7 +88,11 @@ object MemCatalog {
   }
 }
 
-/** Rows in memory. A row-level statement reads all of them and writes all that remain. */
+/** Rows in memory. A row-level statement reads all of them and writes all that remain.
+  *
+  * As with Delta, rows that were appended after it has read stay, and of two that change the same rows the later one
+  * fails. https://docs.databricks.com/aws/en/optimizations/isolation-level, read 2026-11-25.
+  */
 class MemTable(
     tableName: String,
     tableColumns: Array[Column],
@@ -112,26 +116,36 @@ class MemTable(
   override def capabilities(): util.Set[TableCapability] =
     util.EnumSet.of(TableCapability.BATCH_READ, TableCapability.BATCH_WRITE, TableCapability.TRUNCATE)
 
-  override def newScanBuilder(options: CaseInsensitiveStringMap): ScanBuilder = () => new MemScan(this)
-  override def newWriteBuilder(info: LogicalWriteInfo): WriteBuilder = new MemWriteBuilder(this, replace = false)
+  override def newScanBuilder(options: CaseInsensitiveStringMap): ScanBuilder =
+    () => new MemScan(this, () => rows)
+  override def newWriteBuilder(info: LogicalWriteInfo): WriteBuilder = new MemWriteBuilder(this, rows ++ _)
   override def truncateTable(): Boolean = { rows = Vector.empty; true }
 
   override def newRowLevelOperationBuilder(info: RowLevelOperationInfo): RowLevelOperationBuilder = () =>
     new RowLevelOperation {
+      private lazy val read = rows
       override def command(): RowLevelOperation.Command = info.command()
-      override def newScanBuilder(options: CaseInsensitiveStringMap): ScanBuilder = () => new MemScan(MemTable.this)
+      override def newScanBuilder(options: CaseInsensitiveStringMap): ScanBuilder =
+        () => new MemScan(MemTable.this, () => read)
       override def newWriteBuilder(write: LogicalWriteInfo): WriteBuilder =
-        new MemWriteBuilder(MemTable.this, replace = true)
+        new MemWriteBuilder(MemTable.this, written => written ++ appendedSince(read))
     }
+
+  private def appendedSince(read: Vector[InternalRow]): Vector[InternalRow] = {
+    val same = rows.length >= read.length && rows.iterator.zip(read.iterator).forall { case (now, then) => now eq then }
+    if (!same) throw new IllegalStateException(
+      "[DELTA_CONCURRENT_DELETE_READ] ConcurrentDeleteReadException: a concurrent operation deleted files that were read.")
+    rows.drop(read.length)
+  }
 }
 
 /** Rows on their way to a task (a partition) or back from it (a commit message). */
 case class RowBlock(rows: Array[InternalRow]) extends InputPartition with WriterCommitMessage
 
-class MemScan(table: MemTable) extends Scan with Batch {
+class MemScan(table: MemTable, read: () => Vector[InternalRow]) extends Scan with Batch {
   override def readSchema(): StructType = table.schema()
   override def toBatch: Batch = this
-  override def planInputPartitions(): Array[InputPartition] = Array(RowBlock(table.rows.toArray))
+  override def planInputPartitions(): Array[InputPartition] = Array(RowBlock(read().toArray))
   override def createReaderFactory(): PartitionReaderFactory = new BlockReaders
 }
 
@@ -146,15 +160,17 @@ class BlockReaders extends PartitionReaderFactory {
     }
 }
 
-class MemWriteBuilder(table: MemTable, replace: Boolean) extends WriteBuilder with SupportsTruncate {
-  override def truncate(): WriteBuilder = new MemWriteBuilder(table, replace = true)
+class MemWriteBuilder(table: MemTable, rowsAfter: Vector[InternalRow] => Vector[InternalRow])
+    extends WriteBuilder
+    with SupportsTruncate {
+  override def truncate(): WriteBuilder = new MemWriteBuilder(table, identity)
 
   override def build(): Write = new Write {
     override def toBatch: BatchWrite = new BatchWrite {
       override def createBatchWriterFactory(info: PhysicalWriteInfo): DataWriterFactory = new BlockWriters
       override def commit(messages: Array[WriterCommitMessage]): Unit = table.synchronized {
         val written = messages.toVector.collect { case RowBlock(block) => block.toVector }.flatten
-        table.rows = if (replace) written else table.rows ++ written
+        table.rows = rowsAfter(written)
       }
       override def abort(messages: Array[WriterCommitMessage]): Unit = ()
     }

@@ -81,6 +81,9 @@ class BigQueryConnection:
     engine = "bigquery"
     starts_once = True
     late_s = 0.0
+    statement_bytes = 1_000_000
+    """https://docs.cloud.google.com/bigquery/quotas#query_jobs. A table takes 1,500 load jobs a day, which a client's
+    answers would use up in two hours, and any number of INSERTs."""
     _client: Client
 
     def __init__(self, fields: Mapping[str, Any], policy: ConnectPolicy) -> None:

@@ -87,6 +87,8 @@ class DatabricksConnection:
     engine = "databricks"
     starts_once = False
     late_s = 30.0
+    statement_bytes = 2_000_000
+    """The Statement Execution API takes 16 MiB. What a Thrift service takes is not documented."""
 
     def __init__(self, settings: Settings, policy: ConnectPolicy) -> None:
         self._settings, self._policy = settings, policy

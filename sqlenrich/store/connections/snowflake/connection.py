@@ -82,6 +82,8 @@ class SnowflakeConnection:
     engine = ENGINE
     starts_once = False
     late_s = 10.0
+    statement_bytes = 1_000_000
+    """https://docs.snowflake.com/en/user-guide/query-size-limits, read 2026-11-25. Rows in VALUES: 16,384."""
     home = ""
 
     def __init__(self, place: str, settings: Callable[[], Mapping[str, Any]], policy: ConnectPolicy) -> None:
