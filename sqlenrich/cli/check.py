@@ -10,7 +10,7 @@ from pathlib import Path
 from sqlenrich.ask.output_forms import sends_schema
 from sqlenrich.core.embedding import DEFAULT_ALIASES
 from sqlenrich.core.engine import Engine, ResponseFormat
-from sqlenrich.core.errors import ConfigError, SpecError, SqlenrichError
+from sqlenrich.core.errors import ConfigError, PromptError, SpecError, SqlenrichError
 from sqlenrich.core.tokens import BYTES_PER_TOKEN, estimate_tokens
 from sqlenrich.core.turn import ROW_SYSTEM, text_before
 from sqlenrich.engines import engine_names, get_engine
@@ -66,6 +66,10 @@ def check(file: str | Path, *, model: str | None = None, engines: Sequence[str] 
     lines.append(f"  gives       {', '.join(enrichment.output_columns)}")
     lines.append(f"  settings    {config.told if config.path else 'no sqlenrich.toml'}")
     lines += _prompt(enrichment, compiled)
+    try:
+        enrichment.prompt(guess=False)
+    except PromptError as error:
+        lines.append(f"  render, dbt refused: {error} (a run reads the types from its source)")
     verdicts: list[str] = []
     for name in engines or engine_names():
         verdict, details = _engine(enrichment, name, config, model)

@@ -10,7 +10,7 @@ A function may use an argument several times. It copies the argument for each us
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Protocol, TypeAlias
 
@@ -174,6 +174,9 @@ class TextFunctions:
     local_time: Binary
     """``(value, zone)``: the local time of a value that is an instant or a local time: scripts do not know which. A
     text with an offset fails the query, since a cast would drop it."""
+    no_timestamps: Callable[[Sequence[Sql], str], Sql]
+    """``(values, problem)``: true where none of these values, which may have any type, is a timestamp; else the query
+    fails with the problem."""
     time_of_text: Binary
     """``(text, zone)``: the local time of a text that matches ``LOCAL_TIME``, or ``INSTANT`` with its offset; NULL for
     any other text. Digits after microseconds are dropped."""

@@ -17,7 +17,7 @@ from sqlenrich.dbt.client_call import CLIENT_COLUMNS, answers_of_client, client_
 from sqlenrich.dbt.jinja import arms, chosen, macro, string, template
 from sqlenrich.dbt.variants import Variants, model_macro, other_models
 from sqlenrich.engines import ENGINES, get_engine
-from sqlenrich.plan.compile import compile_plan
+from sqlenrich.plan.compile import compile_script
 from sqlenrich.plan.plan import Plan
 from sqlenrich.plan.references import References
 from sqlenrich.plan.relations import symbol
@@ -57,10 +57,10 @@ def macro_name(enrichment: str, step: str) -> str:
 
 
 def dbt_plan(enrichment: Enrichment, engine: str, config: Config, name: str | None = None) -> Plan:
-    """Compile the plan of an engine, of a model's alias. Raises UnsupportedError for what the engine can't do."""
+    """Compile the plan of an engine, of a model's alias. Raises as :func:`compile_script` does."""
     # The plugin chooses a client's model when it asks.
     model = model_for(enrichment, engine, config, name) if get_engine(engine).call is not None else ResolvedModel("")
-    return compile_plan(enrichment, engine, {"source": _SOURCE}, model=model)
+    return compile_script(enrichment, engine, {"source": _SOURCE}, model=model)
 
 
 def plans(

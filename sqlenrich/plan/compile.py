@@ -88,6 +88,24 @@ def compile_plan(
     return _Compiler(enrichment, target, resolved, tables, source_types, options, run_id=run_id).plan()
 
 
+def compile_script(
+    enrichment: Enrichment | str | Path,
+    engine: str,
+    relations: Mapping[str, str] | None = None,
+    *,
+    model: ResolvedModel | None = None,
+    options: Mapping[str, Any] | None = None,
+    functions: Functions = "inline",
+) -> Plan:
+    """Compile an enrichment for a text that knows no types of the source: a script, a dbt model.
+
+    Raises as :func:`compile_plan` does, and PromptError where the template reads a struct without a declared type.
+    """
+    enrichment = enrichment_of(enrichment)
+    enrichment.prompt(guess=False)
+    return compile_plan(enrichment, engine, relations, model=model, options=options, functions=functions)
+
+
 def compile_retry(
     enrichment: Enrichment,
     engine: str,

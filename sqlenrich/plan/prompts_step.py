@@ -108,6 +108,7 @@ class PromptsStep:
         )
         if self.enrichment.where:
             rendered = rendered.where(self.columns.where(self.enrichment.where), copy=False)
+        rendered = rendered.where(*self.columns.no_timestamps(compiled.columns), copy=False)
         return rendered.from_(self.source(rendered), copy=False)
 
     def source(self, reader: exp.Select) -> Sql:

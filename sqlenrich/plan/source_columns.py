@@ -169,6 +169,20 @@ class SourceColumns:
         present = exp.Not(this=exp.Is(this=self.col(self.enrichment.source_name(name)), expression=exp.Null()))
         return all_of(present, exp.Is(this=value, expression=exp.Null()))
 
+    def no_timestamps(self, printed: Sequence[str]) -> list[Sql]:
+        """Give the test that no column which is read as a text or a date is a timestamp in the source.
+
+        A script does not know the types, and the engine would print the column in the session's zone and format.
+        """
+        condition = parse_condition(self.enrichment.where) if self.enrichment.where else exp.true()
+        compared = [found.name for found in condition.find_all(exp.Column) if not isinstance(found.parent, exp.Is)]
+        read = [name for name in dict.fromkeys((*printed, *compared)) if self.type(name) in (STRING, DATE)]
+        if self.source_types is not None or not read:
+            return []
+        problem = f"{self.enrichment.name}: {' or '.join(read)} is a timestamp; write columns: {{NAME: timestamp}}"
+        values = [self.col(self.enrichment.source_name(name)) for name in read]
+        return [self.engine.text.no_timestamps(values, problem)]
+
     def bad_value(self, names: Sequence[str]) -> Sql:
         """Give the SQL that says which of some columns has a value that does not fit its declared type, else NULL."""
         branches = []

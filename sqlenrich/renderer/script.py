@@ -14,7 +14,7 @@ from sqlenrich.core.errors import ConfigError, UnsupportedError
 from sqlenrich.core.functions import Functions
 from sqlenrich.core.version import __version__
 from sqlenrich.engines import get_engine
-from sqlenrich.plan.compile import RetryCall, compile_plan, compile_retry
+from sqlenrich.plan.compile import RetryCall, compile_retry, compile_script
 from sqlenrich.plan.model import resolve_model
 from sqlenrich.plan.plan import STEPS, Plan, Step
 from sqlenrich.plan.request import ResolvedModel
@@ -72,7 +72,6 @@ def render(
     can't do.
     """
     enrichment = enrichment_of(enrichment)
-    enrichment.prompt(guess=False)  # nothing reads the types of the source
     if functions is None:
         plain = step is not None or not preflight or get_engine(engine).functions is None
         functions = "inline" if plain else "temporary"
@@ -90,14 +89,14 @@ def render(
         if step is not None:
             raise ConfigError("a retry has no single step: leave out --step, or --retry")
         asked = model_to_retry(enrichment, engine, config, model)
-        plan = compile_plan(enrichment, engine, relations, model=asked, options=options, functions=functions)
+        plan = compile_script(enrichment, engine, relations, model=asked, options=options, functions=functions)
         calls = compile_retry(
             enrichment, engine, relations, model=asked, reasons=reasons, max_attempts=max_attempts, options=options
         )
         return retry_script(plan, enrichment, calls, quality=quality)
     if reasons or max_attempts is not None:
         raise ConfigError("--reason and --max-attempts go with --retry")
-    plan = compile_plan(
+    plan = compile_script(
         enrichment,
         engine,
         relations,

@@ -172,6 +172,39 @@ def test_a_prompt_and_its_hash_are_one_for_sessions_of_all_zones(engine: str, zo
             assert {key: hashed for key, (_, hashed) in found.items()} == hashes
 
 
+UNTYPED = """---
+source: source
+key: [id]
+require: [text]
+hint: never
+output: {mood(enum): [good, bad]}
+---
+{{ text }}
+"""
+
+
+@each_script
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [
+        ("{{ text }}", "{{ [text, at] | join(',') }}"),
+        ("{{ text }}", "{{ at }}"),
+        ("{{ text }}", "{{ text }}{% if at is none %}-{% endif %}"),
+        ("{{ text }}", "{{ local | default(text) }}"),
+        ("key: [id]", "key: [id]\ncolumns: {at: string}\nwhere: at > '2026-01-01'"),
+        ("key: [id]", "key: [id]\ncolumns: {visited: {type: date, from: at}}\nwhere: visited > '2026-01-01'"),
+    ],
+)
+def test_a_script_refuses_a_timestamp_that_the_header_does_not_type(engine: str, old: str, new: str) -> None:
+    """The engine would print and compare it in the zone and the format of the session; a run knows its type."""
+    e = loads(UNTYPED.replace(old, new), name="visits")
+    sql = f"SELECT id, prompt, request_hash FROM (\n{se.compile_plan(e, engine=engine).steps[0].sql}\n) AS p"
+    refused = "is a timestamp; write columns: {NAME: timestamp}"
+    own_words = "Could not cast literal|No matching signature|No function matches|mixed types"
+    with pytest.raises(Exception, match=f"{refused}|{own_words}"):
+        prompts(engine, sql, "Asia/Tokyo")
+
+
 MACHINE = """
 import datetime as dt, re, sys
 import pyarrow as pa

@@ -443,9 +443,13 @@ def test_nested_columns_need_no_types(folder: Path, given: str) -> None:
         "columns: {customer: {struct: {name: string, tier: {struct: {x: string}}}}, "
         "items: {array: {struct: {sku: string}}}}"
     )
-    with pytest.raises(se.PromptError) as refused:
-        se.render(prompt, engine="duckdb")
-    assert f"declare its type: {declared}" in str(refused.value)
+    write({"dbt_project.yml": "name: app\nprofile: app\n"})
+    sourced = write_prompt(folder, "source: raw.t\nkey: [id]\n", NESTED_TEMPLATE.replace(" + 1", ""))
+    for written in (lambda: se.render(sourced, engine="duckdb"), lambda: se.write_dbt([se.load(sourced)], folder)):
+        with pytest.raises(se.PromptError) as refused:
+            written()
+        assert f"declare its type: {declared}" in str(refused.value)
+    assert f"render, dbt refused: {refused.value} (a run reads the types from its source)" in call("check", sourced).out
     typed = write_prompt(folder, f"source: raw.t\nkey: [id]\n{declared}\n", NESTED_TEMPLATE.replace(" + 1", ""))
     assert "customer" in se.render(typed, engine="duckdb")
     wrong = write_prompt(folder, template="{{ customer.nome }}")

@@ -35,6 +35,10 @@ WITH rendered AS (
       ELSE '' END || '</line>' AS `prompt`,
     TRIM(BOTH ' \t\r\n' FROM COALESCE(`details`, '')) = '' AS `_no_input`
   FROM {{ source }} AS source
+  WHERE CASE
+      WHEN STARTSWITH(TYPEOF(`details`), 'timestamp') OR STARTSWITH(TYPEOF(`amount`), 'timestamp') OR STARTSWITH(TYPEOF(`currency`), 'timestamp')
+        THEN RAISE_ERROR('transaction: details or amount or currency is a timestamp; write columns: {NAME: timestamp}')
+      ELSE TRUE END
 )
 SELECT `id`, CASE WHEN `_no_input` THEN COALESCE(`prompt`, '') ELSE `prompt` END AS `prompt`,
   CASE WHEN NOT `_no_input` THEN SHA2({{ transaction__model('constant') }} || `prompt`, 256) END AS `request_hash` FROM rendered
@@ -46,6 +50,11 @@ WITH rendered AS (
       ELSE '' END || '</line>' AS prompt,
     TRIM(COALESCE(details, ''), ' \t\r\n') = '' AS _no_input
   FROM {{ source }} AS source
+  WHERE CASE
+      WHEN STARTSWITH(TYPEOF(TO_VARIANT(details)), 'TIMESTAMP') OR STARTSWITH(TYPEOF(TO_VARIANT(amount)), 'TIMESTAMP')
+        OR STARTSWITH(TYPEOF(TO_VARIANT(currency)), 'TIMESTAMP')
+        THEN CAST('transaction: details or amount or currency is a timestamp; write columns: {NAME: timestamp}: ' || TYPEOF(TO_VARIANT(details)) AS BOOLEAN)
+      ELSE TRUE END
 )
 SELECT id, CASE WHEN _no_input THEN COALESCE(prompt, '') ELSE prompt END AS prompt,
   CASE WHEN NOT _no_input THEN SHA2({{ transaction__model('constant') }} || prompt, 256) END AS request_hash FROM rendered
@@ -57,6 +66,11 @@ WITH rendered AS (
       ELSE '' END || '</line>' AS `prompt`,
     TRIM(COALESCE(`details`, ''), ' \t\r\n') = '' AS `_no_input`
   FROM {{ source }} AS source
+  WHERE CASE
+      WHEN REGEXP_CONTAINS(FORMAT('%T', `details`), '^(TIMESTAMP|DATETIME) ') OR REGEXP_CONTAINS(FORMAT('%T', `amount`), '^(TIMESTAMP|DATETIME) ')
+        OR REGEXP_CONTAINS(FORMAT('%T', `currency`), '^(TIMESTAMP|DATETIME) ')
+        THEN ERROR('transaction: details or amount or currency is a timestamp; write columns: {NAME: timestamp}')
+      ELSE TRUE END
 )
 SELECT `id`, CASE WHEN `_no_input` THEN COALESCE(`prompt`, '') ELSE `prompt` END AS `prompt`,
   CASE WHEN NOT `_no_input` THEN TO_HEX(SHA256({{ transaction__model('constant') }} || `prompt`)) END AS `request_hash` FROM rendered
@@ -68,6 +82,10 @@ WITH rendered AS (
       ELSE '' END || '</line>' AS `prompt`,
     TRIM(BOTH ' \t\r\n' FROM COALESCE(`details`, '')) = '' AS `_no_input`
   FROM {{ source }} AS source
+  WHERE CASE
+      WHEN STARTSWITH(TYPEOF(`details`), 'timestamp') OR STARTSWITH(TYPEOF(`amount`), 'timestamp') OR STARTSWITH(TYPEOF(`currency`), 'timestamp')
+        THEN RAISE_ERROR('transaction: details or amount or currency is a timestamp; write columns: {NAME: timestamp}')
+      ELSE TRUE END
 )
 SELECT `id`, CASE WHEN `_no_input` THEN COALESCE(`prompt`, '') ELSE `prompt` END AS `prompt`,
   CASE WHEN NOT `_no_input` THEN SHA2({{ transaction__model('constant') }} || `prompt`, 256) END AS `request_hash` FROM rendered
@@ -79,6 +97,10 @@ WITH rendered AS (
       ELSE '' END || '</line>' AS "prompt",
     TRIM(COALESCE("details", ''), E' \t\r\n') = '' AS "_no_input"
   FROM {{ source }} AS source
+  WHERE CASE
+      WHEN STARTS_WITH(TYPEOF("details"), 'TIMESTAMP') OR STARTS_WITH(TYPEOF("amount"), 'TIMESTAMP') OR STARTS_WITH(TYPEOF("currency"), 'TIMESTAMP')
+        THEN ERROR('transaction: details or amount or currency is a timestamp; write columns: {NAME: timestamp}')
+      ELSE TRUE END
 )
 SELECT "id", CASE WHEN "_no_input" THEN COALESCE("prompt", '') ELSE "prompt" END AS "prompt",
   CASE WHEN NOT "_no_input" THEN SHA256((SELECT {{ sqlenrich.constant("'{\"name\":\"transaction\",\"schema\":{\"type\":[\"object\"],\"properties\":{\"merchant\":{\"description\":\"Clean name, or unknown\",\"type\":[\"string\"],\"minLength\":1,\"maxLength\":60},\"category\":{\"description\":\"What the money was for\",\"type\":[\"string\"],\"enum\":[\"groceries\",\"restaurants\",\"transport\",\"fuel\",\"travel\",\"shopping\",\"entertainment\",\"software\",\"utilities\",\"telecom\",\"housing\",\"health\",\"insurance\",\"education\",\"taxes\",\"fees\",\"loan\",\"cash\",\"transfer\",\"income\",\"refund\",\"donation\",\"other\"]},\"is_recurring\":{\"description\":\"Whether a contract makes it repeat\",\"type\":[\"boolean\"]},\"country\":{\"description\":\"ISO 3166 alpha-2; leave out if not shown\",\"type\":[\"string\"],\"pattern\":\"^[A-Z]{2}$\"}},\"required\":[\"merchant\",\"category\",\"is_recurring\"],\"additionalProperties\":false},\"model\":\"default\",\"params\":{\"temperature\":0,\"max_tokens\":120},\"engine_params\":{\"duckdb\":{},\"endpoint\":{}},\"hint\":\"auto\",\"repairs\":[\"trim\",\"reasoning\",\"fence\"],\"sample\":\"{\\\"merchant\\\":\\\"transaction\\\",\\\"category\\\":\\\"utilities\\\",\\\"is_recurring\\\":true,\\\"country\\\":\\\"XO\\\"}\"}'", "transaction") }}) || "prompt") END AS "request_hash" FROM rendered

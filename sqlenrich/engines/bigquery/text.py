@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from itertools import count
 
 from sqlglot import exp
 
-from sqlenrich.core.sql import Build, Sql, all_of, case, concat, double, func, literal, named_func
+from sqlenrich.core.sql import Build, Sql, all_of, any_of, case, concat, double, func, literal, named_func
 from sqlenrich.core.text_functions import BLANK, LAST_WORD, TRAILING_ZEROS, Body, TextFunctions
 from sqlenrich.core.types import INSTANT, Array, Coerced, Decimal, Scalar, Struct, Type
 from sqlenrich.engines.shared import case_mapping as casing
@@ -107,6 +108,16 @@ def _local_time(value: Sql, zone: Sql) -> Sql:
     instant = exp.Cast(this=text, to=exp.DataType.build("TIMESTAMP", dialect="bigquery"))
     local = exp.Cast(this=text.copy(), to=exp.DataType.build("DATETIME", dialect="bigquery"))
     return case((func("ENDS_WITH", text.copy(), literal("Z")), _at_zone(instant, zone)), default=local)
+
+
+def _no_timestamps(values: Sequence[Sql], problem: str) -> Sql:
+    """A value as a literal begins with its type, and a text with a quote.
+
+    https://docs.cloud.google.com/bigquery/docs/reference/standard-sql/format-elements#t_and_t_behavior
+    """
+    form, types = literal("%T"), literal("^(TIMESTAMP|DATETIME) ")
+    is_time = any_of(*(func("REGEXP_CONTAINS", func("FORMAT", form.copy(), v), types.copy()) for v in values))
+    return case((is_time, func("ERROR", literal(problem))), default=literal(True))
 
 
 _TIMES = TextTimes(
@@ -285,6 +296,7 @@ TEXT = TextFunctions(
     text_timestamp=_text_timestamp,
     at_zone=_at_zone,
     local_time=_local_time,
+    no_timestamps=_no_timestamps,
     time_of_text=_TIMES.read,
     constant_time=lambda written: exp.Cast(
         this=literal(written), to=exp.DataType.build("DATETIME", dialect="bigquery")

@@ -2,11 +2,25 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from decimal import Decimal as PyDecimal
 
 from sqlglot import exp
 
-from sqlenrich.core.sql import Build, Sql, all_of, case, cast, concat, func, lambda_, literal, named_func, wrapped
+from sqlenrich.core.sql import (
+    Build,
+    Sql,
+    all_of,
+    any_of,
+    case,
+    cast,
+    concat,
+    func,
+    lambda_,
+    literal,
+    named_func,
+    wrapped,
+)
 from sqlenrich.core.text_functions import BLANK, LAST_WORD, TRAILING_ZEROS, Body, TextFunctions
 from sqlenrich.core.types import INSTANT, Array, Coerced, Decimal, Scalar, Struct, Type
 from sqlenrich.engines.shared.case_mapping import EXPANDING, FINAL_SIGMA, NEW_CASE, guarded, joined
@@ -80,6 +94,11 @@ def _local_time(value: Sql, zone: Sql) -> Sql:
         return utc
     is_instant = exp.EQ(this=func("TYPEOF", value.copy()), expression=literal("TIMESTAMP WITH TIME ZONE"))
     return case((is_instant, _at_zone(func("TIMEZONE", literal("UTC"), utc), zone)), default=utc.copy())
+
+
+def _no_timestamps(values: Sequence[Sql], problem: str) -> Sql:
+    is_time = any_of(*(func("STARTS_WITH", func("TYPEOF", value), literal("TIMESTAMP")) for value in values))
+    return case((is_time, func("ERROR", literal(problem))), default=literal(True))
 
 
 _TIMES = TextTimes(
@@ -220,6 +239,7 @@ TEXT = TextFunctions(
     text_timestamp=_text_timestamp,
     at_zone=_at_zone,
     local_time=_local_time,
+    no_timestamps=_no_timestamps,
     time_of_text=_TIMES.read,
     constant_time=lambda written: cast(literal(written), "TIMESTAMP"),
     date_of_time=lambda value: cast(value, "DATE"),

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 
 from sqlglot import exp
 
 from sqlenrich.core.sql import (
     Sql,
     all_of,
+    any_of,
     case,
     cast,
     concat,
@@ -20,7 +22,7 @@ from sqlenrich.core.sql import (
     wrapped,
 )
 from sqlenrich.core.text_functions import BLANK, LAST_WORD, TRAILING_ZEROS, Body, TextFunctions
-from sqlenrich.core.types import INSTANT, TIMESTAMP, Array, Coerced, Decimal, Scalar, Struct, Type
+from sqlenrich.core.types import BOOLEAN, INSTANT, TIMESTAMP, Array, Coerced, Decimal, Scalar, Struct, Type
 from sqlenrich.engines.shared import case_mapping as casing
 from sqlenrich.engines.shared.numbers import double_divide, double_function, half_even, plain_decimal
 from sqlenrich.engines.shared.timestamps import TextTimes
@@ -156,6 +158,14 @@ def _local_time(value: Sql, zone: Sql) -> Sql:
         ],
         default=_local(value.copy()),
     )
+
+
+def _no_timestamps(values: Sequence[Sql], problem: str) -> Sql:
+    """A text that is no boolean fails its cast, as no function raises. It reads the row, so that it is no constant."""
+    kinds = [func("TYPEOF", func("TO_VARIANT", value)) for value in values]
+    is_time = any_of(*(func("STARTSWITH", kind, literal("TIMESTAMP")) for kind in kinds))
+    failed = cast(concat(literal(f"{problem}: "), kinds[0].copy()), sql_type(BOOLEAN))
+    return case((is_time, failed), default=literal(True))
 
 
 _TIMES = TextTimes(
@@ -314,6 +324,7 @@ TEXT = TextFunctions(
     text_timestamp=_text_timestamp,
     at_zone=_at_zone,
     local_time=_local_time,
+    no_timestamps=_no_timestamps,
     time_of_text=_TIMES.read,
     constant_time=lambda written: _local(literal(written)),
     date_of_time=lambda value: cast(value, "DATE"),

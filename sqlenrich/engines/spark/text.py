@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from sqlglot import exp
 
-from sqlenrich.core.sql import Build, Sql, case, func, lambda_, literal, named_func, wrapped
+from sqlenrich.core.sql import Build, Sql, any_of, case, func, lambda_, literal, named_func, wrapped
 from sqlenrich.core.text_functions import BLANK, LAST_WORD, TRAILING_ZEROS, Body, TextFunctions
 from sqlenrich.core.types import INSTANT, Array, Coerced, Decimal, Scalar, Struct, Type
 from sqlenrich.engines.shared import case_mapping as casing
@@ -93,6 +95,12 @@ def _local_time(value: Sql, zone: Sql) -> Sql:
         ],
         default=func("CAST", exp.Alias(this=value.copy(), alias=exp.var("TIMESTAMP_NTZ"))),
     )
+
+
+def _no_timestamps(values: Sequence[Sql], problem: str) -> Sql:
+    """TYPEOF is constant for a column: the optimizer removes the test."""
+    is_time = any_of(*(func("STARTSWITH", func("TYPEOF", value), literal("timestamp")) for value in values))
+    return case((is_time, func("RAISE_ERROR", literal(problem))), default=literal(True))
 
 
 _IS_TEXT = "a column that the header calls a timestamp is a text in the source; cast it in a source query"
@@ -242,6 +250,7 @@ TEXT = TextFunctions(
     text_timestamp=_text_timestamp,
     at_zone=_at_zone,
     local_time=_local_time,
+    no_timestamps=_no_timestamps,
     time_of_text=_TIMES.read,
     constant_time=lambda written: func("TO_TIMESTAMP_NTZ", literal(written)),
     date_of_time=lambda value: _cast(value, "DATE"),

@@ -25,6 +25,10 @@ WITH rendered AS (
   SELECT `id`, COALESCE(`title`, '') || ': ' || COALESCE(`body`, '') AS `prompt`,
     TRIM(COALESCE(`title`, ''), ' \t\r\n') = '' AND TRIM(COALESCE(`body`, ''), ' \t\r\n') = '' AS `_no_input`
   FROM `raw`.`articles` AS source
+  WHERE CASE
+      WHEN REGEXP_CONTAINS(FORMAT('%T', `title`), '^(TIMESTAMP|DATETIME) ') OR REGEXP_CONTAINS(FORMAT('%T', `body`), '^(TIMESTAMP|DATETIME) ')
+        THEN ERROR('article_vector: title or body is a timestamp; write columns: {NAME: timestamp}')
+      ELSE TRUE END
 )
 SELECT `id`, CASE WHEN `_no_input` THEN COALESCE(`prompt`, '') ELSE `prompt` END AS `prompt`,
   CASE WHEN NOT `_no_input` THEN TO_HEX(SHA256('d6f077ba7b1651f25851c9c4ef908fadcb1d356d70ca71e00ff1fdd73c490e7a' || `prompt`)) END AS `request_hash`

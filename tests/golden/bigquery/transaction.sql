@@ -31,6 +31,11 @@ WITH rendered AS (
       ELSE '' END || '</line>' AS `prompt`,
     TRIM(COALESCE(`details`, ''), ' \t\r\n') = '' AS `_no_input`
   FROM `raw`.`transactions` AS source
+  WHERE CASE
+      WHEN REGEXP_CONTAINS(FORMAT('%T', `details`), '^(TIMESTAMP|DATETIME) ') OR REGEXP_CONTAINS(FORMAT('%T', `amount`), '^(TIMESTAMP|DATETIME) ')
+        OR REGEXP_CONTAINS(FORMAT('%T', `currency`), '^(TIMESTAMP|DATETIME) ')
+        THEN ERROR('transaction: details or amount or currency is a timestamp; write columns: {NAME: timestamp}')
+      ELSE TRUE END
 )
 SELECT `id`, CASE WHEN `_no_input` THEN COALESCE(`prompt`, '') ELSE `prompt` END AS `prompt`,
   CASE WHEN NOT `_no_input` THEN TO_HEX(SHA256('028fb570bfc3df488de7694b72046ec61c4bd5879b91645ca001cb58f4d87ffd' || `prompt`)) END AS `request_hash`

@@ -17,6 +17,10 @@ WITH rendered AS (
   SELECT `id`, COALESCE(`title`, '') || ': ' || COALESCE(`body`, '') AS `prompt`,
     TRIM(BOTH ' \t\r\n' FROM COALESCE(`title`, '')) = '' AND TRIM(BOTH ' \t\r\n' FROM COALESCE(`body`, '')) = '' AS `_no_input`
   FROM `raw`.`articles` AS source
+  WHERE CASE
+      WHEN STARTSWITH(TYPEOF(`title`), 'timestamp') OR STARTSWITH(TYPEOF(`body`), 'timestamp')
+        THEN RAISE_ERROR('article_vector: title or body is a timestamp; write columns: {NAME: timestamp}')
+      ELSE TRUE END
 )
 SELECT `id`, CASE WHEN `_no_input` THEN COALESCE(`prompt`, '') ELSE `prompt` END AS `prompt`,
   CASE WHEN NOT `_no_input` THEN SHA2('102fb354d994e6a5649ed96304d78bd06c90d780905f536b06986503181ddcdd' || `prompt`, 256) END AS `request_hash`

@@ -21,6 +21,10 @@ WITH rendered AS (
       ELSE '' END || '</line>' AS `prompt`,
     TRIM(BOTH ' \t\r\n' FROM COALESCE(`details`, '')) = '' AS `_no_input`
   FROM `raw`.`transactions` AS source
+  WHERE CASE
+      WHEN STARTSWITH(TYPEOF(`details`), 'timestamp') OR STARTSWITH(TYPEOF(`amount`), 'timestamp') OR STARTSWITH(TYPEOF(`currency`), 'timestamp')
+        THEN RAISE_ERROR('transaction: details or amount or currency is a timestamp; write columns: {NAME: timestamp}')
+      ELSE TRUE END
 )
 SELECT `id`, CASE WHEN `_no_input` THEN COALESCE(`prompt`, '') ELSE `prompt` END AS `prompt`,
   CASE WHEN NOT `_no_input` THEN SHA2('ffac0acf7e575de18ab10891b5eae1a84ff7940ea3ac7c6fba8a043efd1ecfac' || `prompt`, 256) END AS `request_hash`

@@ -15,6 +15,10 @@ WITH rendered AS (
   SELECT "id", COALESCE("title", '') || ': ' || COALESCE("body", '') AS "prompt",
     TRIM(COALESCE("title", ''), E' \t\r\n') = '' AND TRIM(COALESCE("body", ''), E' \t\r\n') = '' AS "_no_input"
   FROM "raw"."articles" AS source
+  WHERE CASE
+      WHEN STARTS_WITH(TYPEOF("title"), 'TIMESTAMP') OR STARTS_WITH(TYPEOF("body"), 'TIMESTAMP')
+        THEN ERROR('article_vector: title or body is a timestamp; write columns: {NAME: timestamp}')
+      ELSE TRUE END
 )
 SELECT "id", CASE WHEN "_no_input" THEN COALESCE("prompt", '') ELSE "prompt" END AS "prompt",
   CASE WHEN NOT "_no_input" THEN SHA256('15e215d520f50e9f198d65de0c038e60bc8c4c03ff77adc60a5720c8b9d8e2e5' || "prompt") END AS "request_hash"

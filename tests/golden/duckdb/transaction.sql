@@ -18,6 +18,10 @@ WITH rendered AS (
       ELSE '' END || '</line>' AS "prompt",
     TRIM(COALESCE("details", ''), E' \t\r\n') = '' AS "_no_input"
   FROM "raw"."transactions" AS source
+  WHERE CASE
+      WHEN STARTS_WITH(TYPEOF("details"), 'TIMESTAMP') OR STARTS_WITH(TYPEOF("amount"), 'TIMESTAMP') OR STARTS_WITH(TYPEOF("currency"), 'TIMESTAMP')
+        THEN ERROR('transaction: details or amount or currency is a timestamp; write columns: {NAME: timestamp}')
+      ELSE TRUE END
 )
 SELECT "id", CASE WHEN "_no_input" THEN COALESCE("prompt", '') ELSE "prompt" END AS "prompt",
   CASE WHEN NOT "_no_input" THEN SHA256('9d70ed7d17125067fa65e9e49ad1d5628c965b4b9c6f78f40512e7cc00a10491' || "prompt") END AS "request_hash"

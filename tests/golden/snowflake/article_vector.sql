@@ -24,6 +24,10 @@ WITH rendered AS (
   SELECT id, COALESCE(title, '') || ': ' || COALESCE(body, '') AS prompt,
     TRIM(COALESCE(title, ''), ' \t\r\n') = '' AND TRIM(COALESCE(body, ''), ' \t\r\n') = '' AS _no_input
   FROM raw.articles AS source
+  WHERE CASE
+      WHEN STARTSWITH(TYPEOF(TO_VARIANT(title)), 'TIMESTAMP') OR STARTSWITH(TYPEOF(TO_VARIANT(body)), 'TIMESTAMP')
+        THEN CAST('article_vector: title or body is a timestamp; write columns: {NAME: timestamp}: ' || TYPEOF(TO_VARIANT(title)) AS BOOLEAN)
+      ELSE TRUE END
 )
 SELECT id, CASE WHEN _no_input THEN COALESCE(prompt, '') ELSE prompt END AS prompt,
   CASE WHEN NOT _no_input THEN SHA2('569050e7c540e36421a1e57ebf0222c2d0dbd280edac77f5ac8fe1608f6c483a' || prompt, 256) END AS request_hash

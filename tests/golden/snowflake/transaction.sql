@@ -26,6 +26,11 @@ WITH rendered AS (
       ELSE '' END || '</line>' AS prompt,
     TRIM(COALESCE(details, ''), ' \t\r\n') = '' AS _no_input
   FROM raw.transactions AS source
+  WHERE CASE
+      WHEN STARTSWITH(TYPEOF(TO_VARIANT(details)), 'TIMESTAMP') OR STARTSWITH(TYPEOF(TO_VARIANT(amount)), 'TIMESTAMP')
+        OR STARTSWITH(TYPEOF(TO_VARIANT(currency)), 'TIMESTAMP')
+        THEN CAST('transaction: details or amount or currency is a timestamp; write columns: {NAME: timestamp}: ' || TYPEOF(TO_VARIANT(details)) AS BOOLEAN)
+      ELSE TRUE END
 )
 SELECT id, CASE WHEN _no_input THEN COALESCE(prompt, '') ELSE prompt END AS prompt,
   CASE WHEN NOT _no_input THEN SHA2('1958ae652b41078caba3c1a283df989cf51fddf333ae236832e81c76242271fa' || prompt, 256) END AS request_hash

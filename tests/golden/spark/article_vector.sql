@@ -21,6 +21,10 @@ WITH rendered AS (
   SELECT `id`, COALESCE(`title`, '') || ': ' || COALESCE(`body`, '') AS `prompt`,
     TRIM(BOTH ' \t\r\n' FROM COALESCE(`title`, '')) = '' AND TRIM(BOTH ' \t\r\n' FROM COALESCE(`body`, '')) = '' AS `_no_input`
   FROM `raw`.`articles` AS source
+  WHERE CASE
+      WHEN STARTSWITH(TYPEOF(`title`), 'timestamp') OR STARTSWITH(TYPEOF(`body`), 'timestamp')
+        THEN RAISE_ERROR('article_vector: title or body is a timestamp; write columns: {NAME: timestamp}')
+      ELSE TRUE END
 )
 SELECT `id`, CASE WHEN `_no_input` THEN COALESCE(`prompt`, '') ELSE `prompt` END AS `prompt`,
   CASE WHEN NOT `_no_input` THEN SHA2('c1d6067cd49a17e969b1c5050a370ab9427a3b58350f8a3dd5ed1f784c37bcfc' || `prompt`, 256) END AS `request_hash`

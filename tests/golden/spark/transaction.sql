@@ -24,6 +24,10 @@ WITH rendered AS (
       ELSE '' END || '</line>' AS `prompt`,
     TRIM(BOTH ' \t\r\n' FROM COALESCE(`details`, '')) = '' AS `_no_input`
   FROM `raw`.`transactions` AS source
+  WHERE CASE
+      WHEN STARTSWITH(TYPEOF(`details`), 'timestamp') OR STARTSWITH(TYPEOF(`amount`), 'timestamp') OR STARTSWITH(TYPEOF(`currency`), 'timestamp')
+        THEN RAISE_ERROR('transaction: details or amount or currency is a timestamp; write columns: {NAME: timestamp}')
+      ELSE TRUE END
 )
 SELECT `id`, CASE WHEN `_no_input` THEN COALESCE(`prompt`, '') ELSE `prompt` END AS `prompt`,
   CASE WHEN NOT `_no_input` THEN SHA2('82ce3fb8d90194d9edb99563f6bc6adbe0ceef90a125bdb51d7bdbbe6623cd1b' || `prompt`, 256) END AS `request_hash`
