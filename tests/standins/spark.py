@@ -31,8 +31,12 @@ if TYPE_CHECKING:
 ANSI_OFF = {"spark.sql.ansi.enabled": "false"}
 """What dbt-spark sets in each session: casts and arithmetic give NULL or another value in place of an error."""
 _SOURCES = Path(__file__).parent / "memcatalog"
-_JAVA = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
-"""The quick compiler alone, and one thread that collects garbage: half the processor time for queries that run once."""
+_JAVA = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC -XX:ReservedCodeCacheSize=256m"
+"""The quick compiler alone, and one thread that collects garbage: half the processor time for queries that run once.
+
+That compiler alone has by default 48 MB for its code. They are full after a few hundred queries: each further one then
+throws code away that the next one compiles again.
+"""
 _LOGGING = """rootLogger.level = fatal
 rootLogger.appenderRef.stderr.ref = stderr
 appender.stderr.type = Console
@@ -168,6 +172,11 @@ def mem_catalog() -> Iterator[SparkSession]:
         session.catalog.setCurrentCatalog(catalog)
         session.catalog.setCurrentDatabase(database)
         _scala("MemCatalog").clear()
+
+
+def mem_rows(schema: str, table: str) -> int:
+    """How many rows a table of the ``mem`` catalog has; no query is run."""
+    return int(_scala("MemCatalog").rows(schema, table))
 
 
 def split_spark(sql: str) -> list[str]:

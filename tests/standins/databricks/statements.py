@@ -24,6 +24,7 @@ AS_THEY_ARE = ("boolean", "tinyint", "smallint", "int", "bigint", "float", "doub
 CANCEL_EVERY_S = 0.05
 _SETTINGS = {
     "spark.sql.execution.arrow.maxRecordsPerBatch": "5",
+    "spark.sql.adaptive.enabled": "false",  # with it each shuffle is a job, and each plan is told several times
     "spark.sql.leafNodeDefaultParallelism": "1",
     "spark.sql.shuffle.partitions": "1",
     "spark.sql.codegen.wholeStage": "false",
@@ -32,6 +33,7 @@ _SETTINGS = {
 """A task of a long statement takes one of Spark's two slots and can end between two batches: others go on beside it."""
 
 
+_WRITES = re.compile(r"(?is)(?:\s|/\*.*?\*/|--[^\n]*\n)*(?:INSERT|CREATE)\b")
 ASKS = "step:responses"
 """In the tags of a statement that asks."""
 
@@ -171,7 +173,7 @@ def _fail(made: Statement, message: str) -> None:
 def _executed(sql: str) -> tuple[Types, list[tuple[Any, ...]], int | None]:
     session = spark.spark_session()
     target, replaces = _written_table(sql)
-    before = 0 if target is None or replaces else session.table(target).count()
+    before = 0 if target is None or replaces else spark.mem_rows(*target)
     frame = session.sql(sql)
     types = [(name, kind) for name, kind in frame.dtypes]
     if all(kind in AS_THEY_ARE for _, kind in types):
@@ -182,7 +184,7 @@ def _executed(sql: str) -> tuple[Types, list[tuple[Any, ...]], int | None]:
         rows = [tuple(row) for row in frame.selectExpr(*plain).collect()]
     if target is None:
         return types, rows, None
-    written = session.table(target).count() - before
+    written = spark.mem_rows(*target) - before
     return [("num_affected_rows", "bigint"), ("num_inserted_rows", "bigint")], [(written, written)], written
 
 
@@ -191,8 +193,10 @@ def _as_text(place: int, kind: str) -> str:
     return f"to_json(c{place}) AS c{place}" if nested else f"CAST(c{place} AS STRING) AS c{place}"
 
 
-def _written_table(sql: str) -> tuple[str | None, bool]:
-    """The table that an INSERT or a CREATE TABLE AS writes, and whether it replaces all rows."""
+def _written_table(sql: str) -> tuple[tuple[str, str] | None, bool]:
+    """The schema and name of the table that an INSERT or a CREATE TABLE AS writes; whether it replaces all rows."""
+    if not _WRITES.match(sql):  # to parse the others takes longer than to run them
+        return None, False
     try:
         tree = sqlglot.parse_one(sql, dialect="databricks")
     except sqlglot.errors.SqlglotError:
@@ -200,7 +204,7 @@ def _written_table(sql: str) -> tuple[str | None, bool]:
     if isinstance(tree, exp.Insert) or (isinstance(tree, exp.Create) and tree.kind == "TABLE" and tree.expression):
         table = tree.find(exp.Table)
         if table is not None:
-            return table.sql(dialect="databricks", comments=False), isinstance(tree, exp.Create)
+            return (table.db or "default", table.name), isinstance(tree, exp.Create)
     return None, False
 
 

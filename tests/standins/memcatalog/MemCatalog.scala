@@ -81,6 +81,10 @@ object MemCatalog {
   private def key(identifier: Identifier): (String, String) =
     (identifier.namespace.mkString(".").toLowerCase, identifier.name.toLowerCase)
 
+  /** How many rows a table has; 0 where it is not there. */
+  def rows(namespace: String, name: String): Int =
+    tables.get((namespace.toLowerCase, name.toLowerCase)).fold(0)(_.rows.length)
+
   /** Forget every table and every namespace but `default`. */
   def clear(): Unit = {
     tables.clear()
