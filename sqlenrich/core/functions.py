@@ -23,8 +23,8 @@ PREFIX = "sqlenrich_"
 class FunctionSyntax:
     """How an engine makes a function of an expression.
 
-    The statements have the places ``{name}``, ``{parameters}``, ``{returns}`` and ``{body}``: a comment, which is what
-    separates it from the words before it, and the expression.
+    The statements have the places ``{name}``, ``{parameters}``, ``{returns}`` and ``{body}``: lines with a comment and
+    the expression.
     """
 
     temporary: str
@@ -54,6 +54,8 @@ class SharedFunction:
     """From the arguments to the expression, which reads nothing else."""
     about: str = ""
     """What it gives, for the reader of a script."""
+    always: bool = False
+    """Whether a script makes the function where it calls it once, too."""
 
     def __call__(self, *arguments: Sql) -> Sql:
         """Give a call."""
@@ -68,7 +70,7 @@ class SharedFunction:
     def __reduce__(self) -> tuple[Any, ...]:
         """Pickle the expression: a function of Python may not be pickled."""
         body = _Body(tuple(self.parameters), self.expression())
-        return SharedFunction, (self.name, dict(self.parameters), self.returns, body, self.about)
+        return SharedFunction, (self.name, dict(self.parameters), self.returns, body, self.about, self.always)
 
 
 @dataclass(frozen=True)

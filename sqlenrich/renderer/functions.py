@@ -8,14 +8,13 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
 from sqlenrich.core.functions import PREFIX, FunctionSyntax, SharedFunction, functions_of
-from sqlenrich.core.layout import INDENTATION, WIDTH
 from sqlenrich.core.types import Type
 from sqlenrich.engines import get_engine
 from sqlenrich.plan.plan import Plan, Step
 from sqlenrich.plan.relations import Relations
 from sqlenrich.renderer.statements import Statement, titled
 
-TEMPORARY_TITLE = "functions of this session: what is needed more than once is written once"
+TEMPORARY_TITLE = "functions of this session: each expression that is long or needed more than once"
 INSTALLED_TITLE = "functions that scripts call; the end of each name tells its version, so that none is ever changed"
 
 
@@ -33,12 +32,14 @@ def function_statements(plan: Plan, printed: Sequence[Step] | None = None) -> li
 
 
 def with_repeated_functions(plan: Plan, printed: Sequence[Step]) -> Plan:
-    """Give the plan of which a script calls, of its temporary functions, those that it needs more than once."""
+    """Give the plan of which a script calls, of its temporary functions, those that it needs."""
     syntax = get_engine(plan.engine).functions
     if plan.relations.functions != "temporary" or syntax is None:
         return plan
-    counts = Counter(function.name for function in _calls(syntax, printed))
-    relations = replace(plan.relations, repeated=frozenset(name for name, count in counts.items() if count > 1))
+    calls = list(_calls(syntax, printed))
+    counts = Counter(function.name for function in calls)
+    named = {function.name for function in calls if function.always or counts[function.name] > 1}
+    relations = replace(plan.relations, repeated=frozenset(named))
     return plan.over(relations)
 
 
@@ -67,9 +68,7 @@ def _create(relations: Relations, syntax: FunctionSyntax, name: str, function: S
 
     named = [f"{name} {kind(of)}" if syntax.typed else name for name, of in function.parameters.items()]
     statement = syntax.temporary if relations.functions == "temporary" else syntax.installed
-    body = relations.sql(function.expression())
-    made = {"name": name, "parameters": ", ".join(named), "returns": kind(function.returns)}
-    line = statement.format(**made, body=f" /* {function.about} */ {body}")
-    if "\n" not in body and len(line) <= WIDTH + INDENTATION:
-        return line
-    return statement.format(**made, body=f"  -- {function.about}\n{textwrap.indent(body, '  ')}")
+    body = textwrap.indent(f"-- {function.about}\n{relations.sql(function.expression())}", "  ")
+    return statement.format(
+        name=name, parameters=", ".join(named), returns=kind(function.returns), body=f"\n{body}\n"
+    ).rstrip()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import textwrap
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -12,6 +13,7 @@ from sqlglot import exp
 from sqlenrich.core.embedding import DEFAULT_ALIASES
 from sqlenrich.core.errors import ConfigError, UnsupportedError
 from sqlenrich.core.functions import Functions
+from sqlenrich.core.layout import COLUMNS
 from sqlenrich.core.version import __version__
 from sqlenrich.engines import get_engine
 from sqlenrich.plan.compile import RetryCall, compile_retry, compile_script
@@ -178,7 +180,7 @@ def reread_script(plan: Plan, enrichment: Enrichment) -> str:
         raise UnsupportedError(
             plan.engine, "--reread: a client asks the model there and reads each answer as it comes", "run it"
         )
-    notes = REREAD_NOTES if engine.updates else (*REREAD_NOTES, f"Needs: {plan.responses.relation} {UPDATABLE}")
+    notes = REREAD_NOTES if engine.updates else (*REREAD_NOTES, f"Needs: {{responses}} {UPDATABLE}")
     head = header(replace(plan, must_exist=()), enrichment, notes, asks=False)
     printed = [*(plan.step(name) for name in JUDGED), _reading(plan)]
     plan = with_repeated_functions(plan, printed)
@@ -200,19 +202,23 @@ def _text(head: str, statements: Sequence[Statement]) -> str:
 
 
 def _before(statement: Statement) -> str:
-    if statement.title:
-        return f"\n\n-- {statement.title}\n"
-    return " " if statement.same_line else "\n"
+    return f"\n\n{_comment(statement.title)}\n" if statement.title else "\n"
 
 
-RUN_NOTES = ("Run it again at any time: only requests without an answer are sent. Let it end at its first error.",)
+RUN_NOTES = (
+    "It makes {enriched}, the accepted rows, and {quarantine}, the refused rows with their reasons. {responses} keeps "
+    "every answer: run again, the script asks and pays only for requests that have no answer there. A change of the "
+    "prompt, the model or a parameter makes new requests. After a stop run it again: only answers of the statement "
+    "that was asking may be paid twice. Let it end at its first error.",
+)
 RETRY_NOTES = (
-    "A retry: refused rows of the last run are asked once more; what is accepted is not, and no answer is dropped.",
-    "It reads the tables of the last run: where the prompt, the model or the source changed, run that script first.",
+    "A retry: refused rows of the last run are asked once more, which costs one call each. No accepted row is asked "
+    "and no answer is dropped. After a stop run it again: a row that has its new answer is judged first. It reads the "
+    "tables of the last run: where the prompt, the model or the source changed, run that script first.",
 )
 REREAD_NOTES = (
-    "It reads the stored answers again where another table of facts has read them, and judges them. It asks nothing.",
-    "It reads the tables of the last run.",
+    "It reads the stored answers again where another table of facts has read them, and judges them. It asks nothing "
+    "and costs no call. It reads the tables of the last run, and can be run again at any time.",
 )
 UPDATABLE = "in a table format with UPDATE, such as Delta or Iceberg"
 
@@ -227,17 +233,22 @@ def header(
 ) -> str:
     """Give the comment at the top: the enrichment, its prerequisites, and how to continue."""
     version = f", version {enrichment.version}" if enrichment.version else ""
+    title = f"{plan.name} for {plan.engine}, model {plan.model or 'chosen by the run'}{version}; made by sqlenrich"
     lines = [
-        f"{plan.name} for {plan.engine}, model {plan.model or 'chosen by the run'}{version}; "
-        f"made by sqlenrich {__version__}",
-        *notes,
+        *(note.format_map({step.name: step.relation for step in plan.steps}) for note in notes),
         *plan.must_exist,
         *needed_functions(plan),
     ]
     if asks and not plan.step("responses").calls_in_sql:
         lines.append(f"The model is asked by `sqlenrich {command}`, between the responses and the checked step.")
-    return "\n".join(f"-- {_one_line(line)}" for line in lines)
+    return "\n".join([f"-- {' '.join(title.split())} {__version__}", *map(_comment, lines)])
 
 
-def _one_line(text: str) -> str:
-    return " ".join(text.split())
+def _comment(text: str) -> str:
+    """Return a note as lines of a comment; a statement, which may be pasted, stays on its line."""
+    text = " ".join(text.split())
+    if text.startswith(("GRANT ", "CREATE ")):
+        return f"-- {text}"
+    return textwrap.fill(
+        text, COLUMNS, initial_indent="-- ", subsequent_indent="-- ", break_long_words=False, break_on_hyphens=False
+    )

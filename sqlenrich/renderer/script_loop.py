@@ -29,8 +29,12 @@ from sqlenrich.renderer.tables import clean_up, drop_table, guards
 
 PREFLIGHT = 3
 """The requests of the first part: where all fail, nothing else is asked."""
-STOPPED = "sqlenrich stopped, since the first requests all failed: "
-LOCK_TITLE = "lock: this fails while another run of this script has it, or if one was interrupted: then DROP it first"
+READ = "the columns of answers that are stored and not read yet"
+PENDING = "each request once that has no answer, or a failure that may pass"
+PROBLEM = "NULL unless the first requests all failed and others are left"
+ASK = "the model is asked here and nowhere else"
+STOPPED = "sqlenrich stopped: the first requests all failed: "
+LOCK_TITLE = "lock: it fails while another run has it; one that was interrupted leaves it: then DROP it first"
 
 
 def can_loop(plan: Plan) -> bool:
@@ -61,9 +65,10 @@ def loop_statements(plan: Plan, chunks: int | None = None, max_requests: int | N
 
 
 def _title(chunks: int) -> str:
-    if chunks == 1:
-        return f"responses: the model is asked {PREFLIGHT} requests, and if one of them succeeds all others"
-    return f"responses: {PREFLIGHT} requests first, then the others in {chunks} parts; each is stored before the next"
+    then = "and if one of them succeeds all others (part 1)"
+    if chunks > 1:
+        then = f"then the others in {chunks} parts, each stored before the next"
+    return f"responses: {PREFLIGHT} requests first (part 0), {then}"
 
 
 def lock(plan: Plan, engine: Engine) -> Statement:
@@ -88,25 +93,24 @@ def loop(
     if max_requests is not None:
         pending = exp.select("*").from_(pending.subquery("pending")).order_by("request_hash").limit(max_requests)
     places = {
-        "read": read_answers(engine, call) + ";\n" if engine.updates else "",
-        "pending": ";\n".join(create_table_as(engine, call, "pending", pending)),
-        "first": print_sql(engine, call.relations.bound(first_hash(engine)), pretty=False),
-        "problem": call.relations.sql(problem(engine, scripting)),
-        "unlock": f"\n  {unlock(plan, engine)};\n  " if locked else "",
+        "read": f"-- {READ}\n{read_answers(engine, call)};" if engine.updates else "",
+        "pending": f"-- {PENDING}\n" + ";\n".join(create_table_as(engine, call, "pending", pending)),
+        "first": print_sql(engine, call.relations.bound(first_hash(engine))),
+        "problem": f"-- {PROBLEM}\n{call.relations.sql(problem(engine, scripting))}",
+        "unlock": unlock(plan, engine) + ";" if locked else "",
         "stopped": print_sql(engine, literal(STOPPED)),
         "last": str(chunks),
-        "ask": insert_into(engine, part_of(call, scripting, chunks)),
+        "ask": f"-- {ASK}\n{insert_into(engine, part_of(call, scripting, chunks))}",
     }
     # A line break inside of a text or a name must stay as it is.
     named = (exp.Literal, exp.Identifier, exp.Var)
     verbatim = any("\n" in node.name for node in call.relations.bound(call.query).find_all(*named))
-    if not verbatim:
-        places["problem"] = places["problem"].replace("\n", "\n  ")
     lines: list[str] = []
     for line in scripting.block.splitlines():
-        filled = line.strip().format(**places).replace(" \n", "\n")
+        filled = line.strip().format(**places)
         indent = line[: len(line) - len(line.lstrip())]
-        lines.append(indent + filled if verbatim else textwrap.indent(filled, indent))
+        if filled:
+            lines.append(indent + filled if verbatim else textwrap.indent(filled, indent))
     return scripting.finished("\n".join(lines))
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import textwrap
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import NamedTuple
@@ -9,7 +10,7 @@ from typing import NamedTuple
 from sqlglot import exp
 
 from sqlenrich.core.engine import Engine
-from sqlenrich.core.layout import SHORT, WIDTH, filled
+from sqlenrich.core.layout import WIDTH
 from sqlenrich.core.names import column, identifier
 from sqlenrich.core.printer import print_sql
 from sqlenrich.core.sql import Sql, literal
@@ -49,8 +50,6 @@ class Statement(NamedTuple):
 
     title: str
     sql: str
-    same_line: bool = False
-    """Whether a script has it on the line of the statement before."""
 
 
 def plan_statements(plan: Plan) -> list[Statement]:
@@ -169,9 +168,8 @@ def read_answers(engine: Engine, step: Step, *, all_rows: bool = False, among: S
         f"{print_sql(engine, identifier(engine, name))} = {relations.sql(value)}"
         for name, value in step.reading.items()
     ]
-    values.sort(key=lambda value: len(value) > SHORT)
-    listed = "\n".join(filled(values, SHORT)).replace("\n", "\n  ")  # no text in a reading has a line break
-    return f"UPDATE {step.relation} SET\n  {listed}\n{where}"
+    listed = textwrap.indent(",\n".join(values), "  ")  # no text in a reading has a line break
+    return f"UPDATE {step.relation} SET\n{listed}\n{where}"
 
 
 def create_table_as(engine: Engine, step: Step, role: str, query: Sql, *, pretty: bool = True) -> list[str]:

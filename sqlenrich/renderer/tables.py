@@ -22,7 +22,7 @@ MARKS = {
     "quarantine": "_request_hash",
 }
 """The tables that a script makes afresh, and a column of each that only a table of sqlenrich has."""
-GUARD = "the tables made afresh: where a SELECT fails, another table has the name; rename it or the prompt file"
+GUARD = "the tables that are made afresh: where a SELECT fails, that table is not sqlenrich's: rename it"
 
 
 def guards(plan: Plan) -> Iterator[Statement]:
@@ -37,14 +37,14 @@ def guards(plan: Plan) -> Iterator[Statement]:
         create = create_if_missing(engine, plan.relations.table(role), {mark: STRING})
         test = exp.select(column(engine, mark)).from_(plan.relations.table(role)).where(literal(False))
         yield Statement(title, print_sql(engine, create, pretty=False))
-        yield Statement("", print_sql(engine, test, pretty=False), same_line=True)
+        yield Statement("", print_sql(engine, test, pretty=False))
         title = ""
 
 
 def clean_up(plan: Plan) -> Iterator[Statement]:
     """Give the statements that drop the tables of prompts which no later script reads."""
     engine = get_engine(plan.engine)
-    title = "what holds prompts and is read no more"
+    title = "tables of prompts that nothing reads again"
     for role in ("pending",) if plan.keep_prompts else ("pending", "prompts"):
         yield Statement(title, print_sql(engine, drop_table(plan.relations.table(role))))
         title = ""

@@ -156,7 +156,7 @@ def _run_duckdb(
         fill_duckdb(db, "source", columns, rows)
         for run in range(times):
             for step in plan.steps:
-                for _, sql, _ in step_statements(get_engine("duckdb"), step):
+                for _, sql in step_statements(get_engine("duckdb"), step):
                     db.execute(sql)
                 if step is not call:
                     continue

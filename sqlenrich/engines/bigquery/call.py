@@ -334,6 +334,7 @@ def must_exist(request: ModelCall) -> list[str]:
             "locations/global works everywhere, and Google then processes the prompts in any region.",
         ]
     return [
-        f"Needs, made once: CREATE MODEL `{request.model}` "
-        f"REMOTE WITH CONNECTION DEFAULT OPTIONS (ENDPOINT = '{ENDPOINT_MODEL.value}');",
+        "Needs a remote model, made once:",
+        f"CREATE MODEL `{request.model}` REMOTE WITH CONNECTION DEFAULT",
+        f"OPTIONS (ENDPOINT = '{ENDPOINT_MODEL.value}');",
     ]

@@ -57,8 +57,9 @@ def embed(pending: Sql, request: ModelCall) -> CallResult:
 def must_exist(request: ModelCall) -> list[str]:
     """Give what the script needs beforehand, with the statement that makes it."""
     return [
-        f"Needs, made once: CREATE MODEL `{request.model}` "
-        "REMOTE WITH CONNECTION DEFAULT OPTIONS (ENDPOINT = 'gemini-embedding-001');",
+        "Needs a remote model, made once:",
+        f"CREATE MODEL `{request.model}` REMOTE WITH CONNECTION DEFAULT",
+        "OPTIONS (ENDPOINT = 'gemini-embedding-001');",
     ]
 
 

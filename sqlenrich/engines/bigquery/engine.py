@@ -78,7 +78,9 @@ ENGINE = Engine(
             "2026-11-22",
         ),
         "functions": VendorFact(
-            "CREATE TEMP FUNCTION", "https://docs.cloud.google.com/bigquery/docs/user-defined-functions", "2026-11-22"
+            "CREATE OR REPLACE TEMP FUNCTION",
+            "https://docs.cloud.google.com/bigquery/docs/user-defined-functions",
+            "2026-11-22",
         ),
         **ANSWERS.facts,
     },
@@ -94,7 +96,7 @@ ENGINE = Engine(
     reading=READING,
     embedding=EMBEDDING,
     functions=FunctionSyntax(
-        temporary="CREATE TEMP FUNCTION {name}({parameters}) RETURNS {returns} AS ({body})",
+        temporary="CREATE OR REPLACE TEMP FUNCTION {name}({parameters}) RETURNS {returns} AS ({body})",
         installed="CREATE OR REPLACE FUNCTION {name}({parameters}) RETURNS {returns} AS ({body})",
         json_type="JSON",
         needs_schema=True,

@@ -87,7 +87,9 @@ def _names(text: Sql) -> Sql:
     return func("LENGTH", _replace(text, r'"(?:[^"\\]|\\.)*"|[^":]+', ""))
 
 
-_NAMES = SharedFunction("names", {"text": STRING}, BIGINT, _names, "how many names")
+_NAMES = SharedFunction(
+    "names", {"text": STRING}, BIGINT, _names, "the names in a JSON text: fewer after parsing where one was repeated"
+)
 _LARGEST = "1.7976931348623157e308"
 _TOKENS = r'"(?:[^"\\]|\\.)*"|-?[0-9][-+.0-9eE]*|[^-"0-9]+|[-"]'
 _MAY_BE_WIDE = r"[0-9]{250}|[0-9][eE]\+?[0-9]{2}"
@@ -112,7 +114,9 @@ def _doc(text: Sql) -> Sql:
     return func("SAFE.PARSE_JSON", narrowed, wide_number_mode=literal("round"))
 
 
-_PARSED = SharedFunction("parsed", {"answer": STRING}, None, _doc, "numbers beyond doubles narrowed")
+_PARSED = SharedFunction(
+    "parsed", {"answer": STRING}, None, _doc, "the parsed text; a number beyond doubles becomes the greatest double"
+)
 _ODD_ENDS = r"^\x{feff}|\x00$"
 """A byte order mark before a document and a NUL behind it, which the parser skips."""
 

@@ -10,16 +10,27 @@ from sqlenrich.core.sql import func, literal
 SCRIPTING = Scripting(
     block="""\
 BEGIN
-  DECLARE part INT64 DEFAULT 0; DECLARE first_hash, problem STRING;
+  DECLARE part INT64 DEFAULT 0;
+  DECLARE first_hash, problem STRING;
   LOOP
-    {read}IF part = 0 THEN
+    {read}
+    IF part = 0 THEN
       {pending};
-      SET first_hash = ({first});
+      SET first_hash = (
+        {first}
+      );
     ELSEIF part = 1 THEN
-      SET problem = ({problem});
-      IF problem IS NOT NULL THEN {unlock}RAISE USING MESSAGE = CONCAT({stopped}, problem); END IF;
+      SET problem = (
+        {problem}
+      );
+      IF problem IS NOT NULL THEN
+        {unlock}
+        RAISE USING MESSAGE = CONCAT({stopped}, problem);
+      END IF;
     END IF;
-    IF first_hash IS NULL OR part > {last} THEN BREAK; END IF;
+    IF first_hash IS NULL OR part > {last} THEN
+      BREAK;
+    END IF;
     {ask};
     SET part = part + 1;
   END LOOP;

@@ -15,7 +15,7 @@ from sqlenrich.engines.spark.call import ANSWERS
 from sqlenrich.engines.spark.embed import embedding_function
 from sqlenrich.engines.spark.engine import ENGINE as SPARK
 from sqlenrich.engines.spark.json import parse_by_grammar
-from sqlenrich.engines.spark.scripting import SCRIPTING
+from sqlenrich.engines.spark.scripting import scripting
 from sqlenrich.engines.spark.text import matches
 from sqlenrich.schema.vendor.dialects import DATABRICKS
 from sqlenrich.schema.vendor.response_format import json_schema_format
@@ -31,6 +31,12 @@ RUNTIME = VendorFact(
     "Databricks Runtime 16.3", "https://docs.databricks.com/aws/en/sql/language-manual/sql-ref-scripting", "2026-11-25"
 )
 """The oldest runtime that has all that a script uses: ai_query needs 15.4, SQL scripting 16.3."""
+SIGNAL = VendorFact(
+    "SIGNAL USER_RAISED_EXCEPTION SET MESSAGE_ARGUMENTS",
+    "https://docs.databricks.com/gcp/sql/language-manual/control-flow/signal-stmt",
+    "2026-11-25",
+)
+"""How a script raises an error whose text it computed: the message itself may only be a constant."""
 COLUMN_NAMES = VendorFact(" ,;{}()\n\t=", "https://docs.databricks.com/aws/en/delta/column-mapping", "2026-11-22")
 """The characters that a column can't have unless the table's column mapping is on."""
 
@@ -54,9 +60,9 @@ def must_exist(call: ModelCall) -> list[str]:
     if service:
         grants = [
             f"Needs: the model service {call.model} (Unity Catalog), and where it is not open to all users:",
-            f"GRANT USE CATALOG ON CATALOG {catalog} TO `your_group`; GRANT USE SCHEMA ON SCHEMA {catalog}.{schema} "
-            "TO `your_group`;",
-            f"GRANT EXECUTE on {call.model} TO `your_group` (in Catalog Explorer);",
+            f"GRANT USE CATALOG ON CATALOG {catalog} TO `your_group`;",
+            f"GRANT USE SCHEMA ON SCHEMA {catalog}.{schema} TO `your_group`;",
+            f"and EXECUTE on {call.model} for the group, in Catalog Explorer;",
         ]
     elif call.model.startswith(LEGACY_PREFIX):
         newer = SYSTEM_SCHEMA + call.model.removeprefix(LEGACY_PREFIX)
@@ -83,7 +89,10 @@ ENGINE = replace(
     name="databricks",
     dialect="databricks",
     text=replace(SPARK.text, lower=_lower),
-    scripting=SCRIPTING,
+    scripting=scripting(
+        "SET stopped = MAP(\n  'errorMessage', CONCAT({stopped}, problem)\n);\n" + f"{SIGNAL.value} = stopped;",
+        "stopped MAP<STRING, STRING>",
+    ),
     json=replace(SPARK.json, parse=parse_by_grammar, slow_trim=False),
     create_table_as=replace_table,
     responses_properties=lambda: [exp.ClusterProperty(expressions=[exp.column("request_hash", quoted=True)])],
@@ -103,6 +112,7 @@ ENGINE = replace(
         ),
         **ANSWERS.facts,
         "runtime": RUNTIME,
+        "signal": SIGNAL,
     },
     params={**SPARK.params, "seed": None},
     params_by_model=NO_SAMPLING,

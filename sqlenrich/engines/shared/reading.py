@@ -136,7 +136,7 @@ def _columns(facts: AnswerFacts, json: StoredJson, raw: Sql, embedding: Embeddin
         {"raw": STRING},
         STRING,
         lambda raw: _first(json.text, raw, facts.finish_reason) or exp.Null(),
-        "the vendor's word",
+        "why an answer ended, in the vendor's word",
     )
     is_retryable = SharedFunction(
         "retryable",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from sqlenrich.core.layout import WIDTH
 from sqlenrich.core.sql import Sql, literal
 
 WORDS = (
@@ -16,8 +17,6 @@ CODE_WORDS = ("http", "status", "code", "error", "response")
 _BEFORE = f"(^[^0-9a-z]*|({'|'.join(CODE_WORDS)})[^a-z]*[^0-9a-z])"
 # A number of tokens is no code: "500 tokens", but "429 Too Many Requests".
 _AFTER = "($|[^0-9a-z .,%]|[.,]($|[^0-9])| +($|[^0-9t]|t[^o]|to[^k]))"
-_LINE = 140
-"""Characters of a line of the pattern."""
 RETRYABLE = (*WORDS, _BEFORE, f"({'|'.join(CODES)}){_AFTER}")
 """What decides. The patterns keep to what all engines' regular expressions share: no look-around, no groups without a
 capture."""
@@ -27,7 +26,7 @@ def retryable() -> list[Sql]:
     """Give the pattern for an error in lower case, in parts of a line each."""
     lines = [""]
     for part in (*"".join(WORDS).replace("|", "|\0").split("\0"), *RETRYABLE[len(WORDS) :]):
-        if len(lines[-1]) + len(part) > _LINE:
+        if len(lines[-1]) + len(part) > WIDTH:
             lines.append("")
         lines[-1] += part
     return [literal(line) for line in lines]

@@ -8,21 +8,23 @@ from typing import TypeAlias, TypedDict
 
 from sqlglot import exp
 
-from sqlenrich.core.sql import Sql, all_of, case, func, literal, noted
+from sqlenrich.core.functions import SharedFunction
+from sqlenrich.core.sql import Sql, all_of, case, concat, func, literal, noted
 from sqlenrich.core.text_functions import Unary
+from sqlenrich.core.types import BOOLEAN, STRING
 from sqlenrich.schema.checks.grammar import (
-    DOCUMENT,
     LONG_NUMBER,
     MANY_DIGITS,
     MAX_DEPTH,
     MAX_NUMBER,
     Spelling,
     any_string,
+    document,
+    document_parts,
     not_brackets,
     null_member,
     null_members,
     prose,
-    rules,
     trailing_comma,
 )
 
@@ -43,8 +45,6 @@ class Reader:
     length: Callable[[Sql], Sql]
     deeper: Callable[[Sql], Sql]
     """Whether a text of brackets alone nests deeper than MAX_DEPTH."""
-    pattern: Callable[[str], Sql] = literal
-    """A pattern as a constant."""
     size: Callable[[Sql], Sql] | None = None
     """A measure of a text that is at least its length, if the engine has a cheaper one."""
     brackets: Callable[[Sql], Sql] | None = None
@@ -58,18 +58,28 @@ def parsed(reader: Reader, text: Sql, sound: Sql | None, doc: Sql) -> exp.Case:
     parsers recurse: DuckDB's ends the process at 50,000 levels (2.0), Spark's the JVM at about 1,000 (4.3). It is
     measured only where the text has more than MAX_DEPTH brackets.
     """
-    grammar = _by_rules(reader, text.copy())
+    is_document = SharedFunction(
+        "is_json",
+        {"text": STRING},
+        BOOLEAN,
+        lambda text: _is_document(reader, text),
+        "the tokens of JSON (RFC 8259) in an order that it allows; its parser matches brackets",
+        always=True,
+    )
+    grammar = is_document(text)
     return parsed_if(reader, text, grammar if sound is None else all_of(grammar, sound), doc, "JSON by its grammar")
 
 
-def _by_rules(reader: Reader, text: Sql) -> Sql:
-    """Test a text by the grammar, written as rules: a reader can follow each, and the engines fold constants."""
-    test, (document, named) = reader.whole(text, DOCUMENT), rules(reader.spelling)
-    (whole,) = [found for found in test.find_all(exp.Literal) if DOCUMENT in found.name]
-    pattern: Sql = reader.pattern(whole.name.replace(DOCUMENT, document))
-    for name, part in named:
-        pattern = func("REPLACE", pattern, literal(name), reader.pattern(part))
-    whole.replace(pattern)
+def _is_document(reader: Reader, text: Sql) -> Sql:
+    """Test a text by the grammar: a pattern whose parts are joined, one a line, which the engines do once."""
+    test = reader.whole(text, document(reader.spelling))
+    (pattern,) = test.find_all(exp.Literal)
+    parts = []
+    for part, note in document_parts(pattern.name, reader.spelling):
+        parts.append(literal(part))
+        if note:
+            parts[-1].add_comments([note])
+    pattern.replace(concat(*parts))
     return test
 
 

@@ -27,7 +27,7 @@ DATABASE_ROLE = "SNOWFLAKE.AI_FUNCTIONS_USER"
 def grants(function: str) -> list[str]:
     """Give the grants that a function needs: a privilege of the account and a database role."""
     return [
-        f"GRANT USE AI FUNCTIONS ON ACCOUNT TO ROLE your_role; -- or USE AI FUNCTION {function}, which allows it alone",
+        f"GRANT USE AI FUNCTIONS ON ACCOUNT TO ROLE your_role; -- or USE AI FUNCTION {function} alone",
         f"GRANT DATABASE ROLE {DATABASE_ROLE} TO ROLE your_role;",
     ]
 

@@ -92,8 +92,8 @@ ENGINE = Engine(
     reading=READING,
     embedding=EMBEDDING,
     functions=FunctionSyntax(
-        temporary="CREATE OR REPLACE TEMPORARY FUNCTION {name}({parameters}) RETURNS {returns} AS $${body} $$",
-        installed="CREATE OR REPLACE FUNCTION {name}({parameters}) RETURNS {returns} AS $${body} $$",
+        temporary="CREATE OR REPLACE TEMPORARY FUNCTION {name}({parameters}) RETURNS {returns} AS $${body}$$",
+        installed="CREATE OR REPLACE FUNCTION {name}({parameters}) RETURNS {returns} AS $${body}$$",
         json_type="VARIANT",
     ),
     count_tokens=count_tokens,

@@ -113,7 +113,6 @@ _READER = strict.Reader(
     replace=_replace,
     length=named_func("LENGTH"),
     deeper=_deeper,
-    pattern=regex,
 )
 
 

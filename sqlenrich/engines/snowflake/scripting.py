@@ -13,21 +13,34 @@ def finished(block: str) -> str:
     return "EXECUTE IMMEDIATE $$\n" + block.replace("$$", "$\\u0024") + "\n$$"
 
 
-# The text of an exception is a constant there, so that a conversion that fails shows what happened.
 SCRIPTING = Scripting(
     block="""\
 DECLARE
-  part INTEGER DEFAULT 0; first_hash VARCHAR; problem VARCHAR;
+  part INTEGER DEFAULT 0;
+  first_hash VARCHAR;
+  problem VARCHAR;
 BEGIN
   LOOP
-    {read}IF (part = 0) THEN
+    {read}
+    IF (part = 0) THEN
       {pending};
-      first_hash := ({first});
+      first_hash := (
+        {first}
+      );
     ELSEIF (part = 1) THEN
-      problem := ({problem});
-      IF (problem IS NOT NULL) THEN {unlock}SELECT CAST(CONCAT({stopped}, :problem) AS INTEGER); END IF;
+      problem := (
+        {problem}
+      );
+      IF (problem IS NOT NULL) THEN
+        {unlock}
+        -- The text of an exception is a constant. This fails, and its error ("Numeric value '...'
+        -- is not recognized") shows what happened.
+        SELECT CAST(CONCAT({stopped}, :problem) AS INTEGER);
+      END IF;
     END IF;
-    IF (first_hash IS NULL OR part > {last}) THEN BREAK; END IF;
+    IF (first_hash IS NULL OR part > {last}) THEN
+      BREAK;
+    END IF;
     {ask};
     part := part + 1;
   END LOOP;

@@ -17,11 +17,34 @@ from sqlenrich.schema.vendor.response_format import json_schema_format
 
 
 def create_table_as(table: exp.Table, select: Sql) -> list[Sql]:
-    """Give the statements that make a table afresh. Spark's own catalog has no CREATE OR REPLACE (4.3)."""
+    """Return the statements that make a table beside the one of its name, then rename it: a SELECT may fail.
+
+    Spark's own catalog has no CREATE OR REPLACE (4.3).
+    """
+    new = beside(table, NEW)
     return [
+        exp.Drop(tables=[new.copy()], kind="TABLE", exists=True),
+        exp.Create(this=new.copy(), kind="TABLE", expression=select),
         exp.Drop(tables=[table.copy()], kind="TABLE", exists=True),
-        exp.Create(this=table, kind="TABLE", expression=select),
+        rename(new, table),
     ]
+
+
+NEW = "__new"
+"""How the name of a table ends that is not yet in its place."""
+
+
+def beside(table: exp.Table, suffix: str) -> exp.Table:
+    """Return the table whose name has a suffix."""
+    found = table.copy()
+    found.set("this", exp.to_identifier(table.name + suffix, quoted=True))
+    return found
+
+
+def rename(table: exp.Table, name: exp.Table) -> exp.Alter:
+    """Return the statement that renames a table. A new name is one of the same catalog, and is not written with it."""
+    inside = exp.table_(name.this.copy(), db=name.args["db"].copy() if name.args.get("db") else None)
+    return exp.Alter(this=table.copy(), kind="TABLE", actions=[exp.AlterRename(this=inside)])
 
 
 def must_exist(call: ModelCall) -> list[str]:

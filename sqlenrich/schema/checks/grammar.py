@@ -28,17 +28,12 @@ _STRING = rf'"(?:[^"\\\x00-\x1f]++|\\(?:["\\/bfnrt]|u{_UNIT}))*+"'
 _NUMBER = r"-?+(?:0|[1-9][0-9]*+)(?:\.[0-9]++)?+(?:[eE][+-]?+[0-9]++)?+"
 _NAME = f"{_STRING}{_SPACE}:{_SPACE}"
 _VALUE = rf"{_STRING}|{_NUMBER}|true|false|null|\[{_SPACE}\]|\{{{_SPACE}\}}"
-_PIECE = rf"(?:{_NAME})?+(?:\[{_SPACE}(?!\])|\{{{_SPACE}{_NAME})*+(?:{_VALUE}){_SPACE}(?:[\]}}]{_SPACE})*+"
+_CLOSING = rf"{_SPACE}(?:[\]}}]{_SPACE})*+"
+_PIECE = rf"(?:{_NAME})?+(?:\[{_SPACE}(?!\])|\{{{_SPACE}{_NAME})*+(?:{_VALUE}){_CLOSING}"
 _DOCUMENT = f"{_SPACE}{_PIECE}(?:,{_SPACE}{_PIECE})*+"
 _ANY_STRING = r'"(?:[^"\\]++|\\"|\\[^"])*+"?+'
 _COMMA = rf"({_ANY_STRING}|[{{\[]{_SPACE},)|,({_SPACE}[}}\]])"
 _NULL = rf'"[^"\\]*+"{_SPACE}:{_SPACE}null'
-
-_RULES = {
-    "<piece>": _PIECE, "<name>": _NAME, "<value>": _VALUE, "<string>": _STRING, "<number>": _NUMBER, "<unit>": _UNIT,
-    "<hex>": _HEX, "<space>": _SPACE,
-}  # fmt: skip
-"""The parts of the grammar by names for a reader, each before those that are in it."""
 
 Kept: TypeAlias = tuple[str, tuple[int, ...]]
 """A pattern, and the numbers of the groups that replace its match."""
@@ -62,21 +57,21 @@ def document(spelling: Spelling) -> str:
     return _spelt(_DOCUMENT, spelling)
 
 
-DOCUMENT = "<document>"
+_NOTES = {
+    _STRING[: _STRING.index("|u(")]: "a string",
+    _STRING[_STRING.index("|u(") : _STRING.index("|[Dd][89")]: "\\u and a character",
+    _STRING[_STRING.index("|[Dd][89") :]: "\\u and a pair of surrogates",
+    _NUMBER: "a number",
+    _CLOSING: "what it closes",
+}
+"""The parts of the grammar that a reader can tell apart."""
 
 
-def rules(spelling: Spelling) -> tuple[str, list[tuple[str, str]]]:
-    """Give the pattern of a document in which parts are names, and the names with their parts, in which others are.
-
-    The names, replaced by their parts in this order, give :func:`document`.
-    """
-    pattern, named = document(spelling), list[tuple[str, str]]()
-    for name, part in _RULES.items():
-        written = _spelt(part, spelling)
-        found = [(other, text.replace(written, name)) for other, text in named]
-        if written in pattern or found != named:
-            pattern, named = pattern.replace(written, name), [*found, (name, written)]
-    return pattern, named
+def document_parts(pattern: str, spelling: Spelling) -> list[tuple[str, str]]:
+    """Return the parts of a pattern that holds :func:`document`, each with a note or an empty text."""
+    notes = {_spelt(part, spelling): note for part, note in _NOTES.items()}
+    found = re.split(f"({'|'.join(map(re.escape, notes))})", pattern)
+    return [(part, notes.get(part, "")) for part in found if part]
 
 
 def any_string(spelling: Spelling) -> str:

@@ -15,6 +15,7 @@ from sqlglot import exp
 from sqlenrich.core.printer import print_sql
 from sqlenrich.core.sql import Sql
 from sqlenrich.core.types import Type
+from sqlenrich.engines.spark.engine import NEW, beside, rename
 from sqlenrich.renderer.statements import create_responses
 from sqlenrich.store.spark.connection import FORMAT, SparkConnection, folder_of, is_folder
 
@@ -22,7 +23,7 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame
     from pyspark.sql.types import StructType
 
-_NEW, _OLD = "__new", "__old"
+_OLD = "__old"
 _VIEW = "sqlenrich_rows"
 
 
@@ -69,7 +70,7 @@ class SparkTables:
         ``by``: the last column of the query, by which the table is partitioned. That of a catalog is in its place at
         once (False): renamed, its partitions would keep the place of the name that it had.
         """
-        new = _beside(relation, _NEW)
+        new = beside(relation, NEW)
         if (path := folder_of(new)) is not None:
             with self.views(query) as read:
                 self._write(self.connection.query(print_sql(self.engine, read)), path, by=by)
@@ -85,13 +86,13 @@ class SparkTables:
     def publish(self, relations: Sequence[exp.Table]) -> None:
         """Rename the tables that were made to their names, and drop those before them."""
         for relation in relations:
-            old = _beside(relation, _OLD)
+            old = beside(relation, _OLD)
             self.drop(old)
             if self.connection.exists(relation):
                 self._rename(relation, old)
-            self._rename(_beside(relation, _NEW), relation)
+            self._rename(beside(relation, NEW), relation)
         for relation in relations:
-            self.drop(_beside(relation, _OLD))
+            self.drop(beside(relation, _OLD))
 
     def append(self, relation: exp.Table, rows: DataFrame) -> None:
         """Append rows, whose columns have the table's names. They are durable when it returns."""
@@ -121,10 +122,7 @@ class SparkTables:
             if (schema := self._schemas.pop(source, None)) is not None:
                 self._schemas[target] = schema
             return
-        # A name that is renamed to is one of the same catalog, and is not written with it.
-        inside = exp.table_(name.this.copy(), db=name.args["db"].copy() if name.args.get("db") else None)
-        renamed = exp.AlterRename(this=inside)
-        self._run(exp.Alter(this=relation.copy(), kind="TABLE", actions=[renamed]))
+        self._run(rename(relation, name))
 
     def _run(self, statement: Sql) -> None:
         self.connection.execute(print_sql(self.engine, statement, pretty=False))
@@ -166,9 +164,3 @@ class SparkTables:
         if path not in self._schemas:
             self._schemas[path] = self.connection.checked(lambda: read.parquet(path).schema)
         return self.connection.checked(lambda: read.schema(self._schemas[path]).parquet(path))
-
-
-def _beside(relation: exp.Table, suffix: str) -> exp.Table:
-    found = relation.copy()
-    found.set("this", exp.to_identifier(relation.name + suffix, quoted=True))
-    return found

@@ -1,116 +1,326 @@
 -- review_aspects for bigquery, model sqlenrich.gemini, version 1; made by sqlenrich
--- A retry: refused rows of the last run are asked once more; what is accepted is not, and no answer is dropped.
--- It reads the tables of the last run: where the prompt, the model or the source changed, run that script first.
--- Needs, made once: CREATE MODEL `sqlenrich.gemini` REMOTE WITH CONNECTION DEFAULT OPTIONS (ENDPOINT = 'gemini-3.5-flash-lite');
+-- A retry: refused rows of the last run are asked once more, which costs one call each. No accepted
+-- row is asked and no answer is dropped. After a stop run it again: a row that has its new answer
+-- is judged first. It reads the tables of the last run: where the prompt, the model or the source
+-- changed, run that script first.
+-- Needs a remote model, made once:
+-- CREATE MODEL `sqlenrich.gemini` REMOTE WITH CONNECTION DEFAULT
+-- OPTIONS (ENDPOINT = 'gemini-3.5-flash-lite');
 
--- functions of this session: what is needed more than once is written once
-CREATE TEMP FUNCTION sqlenrich_text(response STRING) RETURNS STRING AS (  -- repaired: trim, reasoning, fence
-  TRIM(REGEXP_REPLACE(TRIM(CASE
-    WHEN STRPOS(response, '</think>') > 0 AND STARTS_WITH(TRIM(response, ' \t\r\n'), '<think>')
-      THEN SUBSTR(response, NULLIF(STRPOS(response, '</think>'), 0) - 1 + 9)
-    ELSE response END, ' \t\r\n'), '(?s)^```[A-Za-z0-9_-]*[ \\t]*\\r?\\n(.*)```$', '\\1'), ' \t\r\n'));
-CREATE TEMP FUNCTION sqlenrich_names(text STRING) RETURNS INT64 AS ( /* how many names */ LENGTH(REGEXP_REPLACE(text, '"(?:[^"\\\\]|\\\\.)*"|[^":]+', '')));
-CREATE TEMP FUNCTION sqlenrich_parsed(answer STRING) RETURNS JSON AS (  -- numbers beyond doubles narrowed
-  SAFE.PARSE_JSON(CASE
-    WHEN REGEXP_CONTAINS(answer, '[0-9]{250}|[0-9][eE]\\+?[0-9]{2}') THEN (SELECT STRING_AGG(put, '' ORDER BY o)
-     FROM (SELECT o, IF(REGEXP_CONTAINS(t, '^-?[0-9]') AND IS_INF(SAFE_CAST(t AS FLOAT64)), REGEXP_REPLACE(t, '[0-9].*', '1.7976931348623157e308'), t) AS put
-      FROM UNNEST(REGEXP_EXTRACT_ALL(answer, '"(?:[^"\\\\]|\\\\.)*"|-?[0-9][-+.0-9eE]*|[^-"0-9]+|[-"]')) AS t WITH OFFSET AS o) AS tokens)
-    ELSE answer END, wide_number_mode => 'round'));
-CREATE TEMP FUNCTION sqlenrich_json(answer STRING) RETURNS JSON AS (  -- NULL unless it is strict JSON
+-- functions of this session: each expression that is long or needed more than once
+CREATE OR REPLACE TEMP FUNCTION sqlenrich_text(response STRING) RETURNS STRING AS (
+  -- repaired: trim, reasoning, fence
+  TRIM(
+    REGEXP_REPLACE(
+      TRIM(
+        CASE
+          WHEN STRPOS(response, '</think>') > 0
+            AND STARTS_WITH(TRIM(response, ' \t\r\n'), '<think>')
+            THEN SUBSTR(response, NULLIF(STRPOS(response, '</think>'), 0) - 1 + 9)
+          ELSE response
+        END,
+        ' \t\r\n'
+      ),
+      '(?s)^```[A-Za-z0-9_-]*[ \\t]*\\r?\\n(.*)```$',
+      '\\1'
+    ),
+    ' \t\r\n'
+  )
+);
+CREATE OR REPLACE TEMP FUNCTION sqlenrich_names(text STRING) RETURNS INT64 AS (
+  -- the names in a JSON text: fewer after parsing where one was repeated
+  LENGTH(REGEXP_REPLACE(text, '"(?:[^"\\\\]|\\\\.)*"|[^":]+', ''))
+);
+CREATE OR REPLACE TEMP FUNCTION sqlenrich_parsed(answer STRING) RETURNS JSON AS (
+  -- the parsed text; a number beyond doubles becomes the greatest double
+  SAFE.PARSE_JSON(
+    CASE
+      WHEN REGEXP_CONTAINS(answer, '[0-9]{250}|[0-9][eE]\\+?[0-9]{2}')
+        THEN (
+          SELECT
+            STRING_AGG(put, '' ORDER BY o)
+          FROM (
+            SELECT
+              o,
+              IF(
+                REGEXP_CONTAINS(t, '^-?[0-9]') AND IS_INF(SAFE_CAST(t AS FLOAT64)),
+                REGEXP_REPLACE(t, '[0-9].*', '1.7976931348623157e308'),
+                t
+              ) AS put
+            FROM UNNEST(
+              REGEXP_EXTRACT_ALL(answer, '"(?:[^"\\\\]|\\\\.)*"|-?[0-9][-+.0-9eE]*|[^-"0-9]+|[-"]')
+            ) AS t WITH OFFSET AS o
+          ) AS tokens
+        )
+      ELSE answer
+    END,
+    wide_number_mode => 'round'
+  )
+);
+CREATE OR REPLACE TEMP FUNCTION sqlenrich_json(answer STRING) RETURNS JSON AS (
+  -- NULL unless it is strict JSON
   CASE
-    WHEN /* deeper than 250 levels */ LENGTH(answer) > 500 AND LENGTH(answer) - LENGTH(REPLACE(REPLACE(answer, '[', ''), '{', '')) > 250
-      AND (SELECT MAX(d) FROM (SELECT SUM(CASE WHEN LEFT(b, 1) IN ('[', '{') THEN LENGTH(b) ELSE -LENGTH(b) END) OVER (ORDER BY o) AS d
-        FROM UNNEST(REGEXP_EXTRACT_ALL(REGEXP_REPLACE(answer, '"(?:[^"\\\\]|\\\\"|\\\\[^"])*"?|[^"\\[\\]{}]+', ''), '[\\[{]+|[\\]}]+')) AS b WITH OFFSET AS o
-       ) AS depths) > 250 THEN NULL
-    WHEN /* a number of more than 1000 characters */ LENGTH(answer) > 1000 AND REGEXP_CONTAINS(answer, '[0-9]{250}')
-      AND REGEXP_CONTAINS(REGEXP_REPLACE(answer, '"(?:[^"\\\\]|\\\\"|\\\\[^"])*"?', ''), '([-+.0-9eE]{250}){4}[-+.0-9eE]') THEN NULL
-    WHEN /* JSON, of which no name is dropped because it is repeated */ NOT REGEXP_CONTAINS(answer, '^\\x{feff}|\\x00$')
-      THEN (SELECT CASE WHEN parsed IS NULL THEN NULL WHEN sqlenrich_names(answer) = sqlenrich_names(TO_JSON_STRING(parsed)) THEN parsed END
-       FROM UNNEST([sqlenrich_parsed(answer)]) AS parsed)
-  END);
-CREATE TEMP FUNCTION sqlenrich_error(raw STRING) RETURNS STRING AS ( /* why a call failed */ NULLIF(JSON_VALUE(raw, '$.status'), ''));
-CREATE TEMP FUNCTION sqlenrich_finish(raw STRING) RETURNS STRING AS (  -- the vendor's word
-  COALESCE(JSON_VALUE(raw, '$.full_response.candidates[0].finish_reason'), JSON_VALUE(raw, '$.full_response.candidates[0].finishReason'),
-    JSON_VALUE(raw, '$.full_response.prompt_feedback.block_reason')));
-CREATE TEMP FUNCTION sqlenrich_retryable(error STRING) RETURNS BOOL AS (  -- a later attempt may succeed
-  COALESCE(REGEXP_CONTAINS(LOWER(error), CONCAT(
-    'rate.?limit|too.?many.?requests|request.?limit.?exceeded|quota.?exceeded|resource.?exhausted|throttl|overloaded|service.?unavailable|',
-    'temporarily|temporary.?failure|retryable.?error.?occurred|try.?again.?later|timed.?out|timeout|deadline.?exceeded|bad.?gateway|',
-    'internal.?server.?error|connection.?(reset|refused|aborted|closed)|(^[^0-9a-z]*|(http|status|code|error|response)[^a-z]*[^0-9a-z])',
-    '(429|500|502|503|504|529)($|[^0-9a-z .,%]|[.,]($|[^0-9])| +($|[^0-9t]|t[^o]|to[^k]))')), FALSE));
+    /* deeper than 250 levels */
+    WHEN LENGTH(answer) > 500
+      AND LENGTH(answer) - LENGTH(REPLACE(REPLACE(answer, '[', ''), '{', ''))
+        > 250
+      AND (
+        SELECT
+          MAX(d)
+        FROM (
+          SELECT
+            SUM(CASE WHEN LEFT(b, 1) IN ('[', '{') THEN LENGTH(b) ELSE -LENGTH(b) END)
+              OVER (ORDER BY o) AS d
+          FROM UNNEST(REGEXP_EXTRACT_ALL(
+            REGEXP_REPLACE(answer, '"(?:[^"\\\\]|\\\\"|\\\\[^"])*"?|[^"\\[\\]{}]+', ''),
+            '[\\[{]+|[\\]}]+'
+          )) AS b WITH OFFSET AS o
+        ) AS depths
+      ) > 250
+      THEN NULL
+    /* a number of more than 1000 characters */
+    WHEN LENGTH(answer) > 1000
+      AND REGEXP_CONTAINS(answer, '[0-9]{250}')
+      AND REGEXP_CONTAINS(
+        REGEXP_REPLACE(answer, '"(?:[^"\\\\]|\\\\"|\\\\[^"])*"?', ''),
+        '([-+.0-9eE]{250}){4}[-+.0-9eE]'
+      )
+      THEN NULL
+    /* JSON, of which no name is dropped because it is repeated */
+    WHEN NOT REGEXP_CONTAINS(answer, '^\\x{feff}|\\x00$')
+      THEN (
+        SELECT
+          CASE
+            WHEN parsed IS NULL THEN NULL
+            WHEN sqlenrich_names(answer) = sqlenrich_names(TO_JSON_STRING(parsed))
+              THEN parsed
+          END
+        FROM UNNEST([sqlenrich_parsed(answer)]) AS parsed
+      )
+  END
+);
+CREATE OR REPLACE TEMP FUNCTION sqlenrich_error(raw STRING) RETURNS STRING AS (
+  -- why a call failed
+  NULLIF(JSON_VALUE(raw, '$.status'), '')
+);
+CREATE OR REPLACE TEMP FUNCTION sqlenrich_finish(raw STRING) RETURNS STRING AS (
+  -- why an answer ended, in the vendor's word
+  COALESCE(
+    JSON_VALUE(raw, '$.full_response.candidates[0].finish_reason'),
+    JSON_VALUE(raw, '$.full_response.candidates[0].finishReason'),
+    JSON_VALUE(raw, '$.full_response.prompt_feedback.block_reason')
+  )
+);
+CREATE OR REPLACE TEMP FUNCTION sqlenrich_retryable(error STRING) RETURNS BOOL AS (
+  -- a later attempt may succeed
+  COALESCE(
+    REGEXP_CONTAINS(
+      LOWER(error),
+      CONCAT(
+        'rate.?limit|too.?many.?requests|request.?limit.?exceeded|',
+        'quota.?exceeded|resource.?exhausted|throttl|overloaded|',
+        'service.?unavailable|temporarily|temporary.?failure|',
+        'retryable.?error.?occurred|try.?again.?later|timed.?out|timeout|',
+        'deadline.?exceeded|bad.?gateway|internal.?server.?error|',
+        'connection.?(reset|refused|aborted|closed)|',
+        '(^[^0-9a-z]*|(http|status|code|error|response)[^a-z]*[^0-9a-z])',
+        '(429|500|502|503|504|529)($|[^0-9a-z .,%]|[.,]($|[^0-9])| +($|[^0-9t]|t[^o]|to[^k]))'
+      )
+    ),
+    FALSE
+  )
+);
 
 -- responses: what no run has read yet, or with other facts, is read from the stored answers
 UPDATE `review_aspects_responses` SET
-  `call_error` = sqlenrich_error(`raw`), `retryable` = sqlenrich_retryable(sqlenrich_error(`raw`)),
-  `request_id` = JSON_VALUE(`raw`, '$.full_response.response_id'), `served_fingerprint` = CAST(NULL AS STRING),
-  `read_by` = 'AI.GENERATE_TEXT 289e548b',
-  `response` = COALESCE(JSON_VALUE(`raw`, '$.result'), CASE WHEN sqlenrich_error(`raw`) IS NULL
-    AND (JSON_TYPE(JSON_QUERY(SAFE.PARSE_JSON(`raw`, wide_number_mode => 'round'), '$.result')) = 'null' OR sqlenrich_finish(`raw`) IS NOT NULL)
-    THEN '' END),
+  `response` = COALESCE(
+    JSON_VALUE(`raw`, '$.result'),
+    CASE
+      WHEN sqlenrich_error(`raw`) IS NULL
+        AND (
+          JSON_TYPE(
+            JSON_QUERY(SAFE.PARSE_JSON(`raw`, wide_number_mode => 'round'), '$.result')
+          ) = 'null'
+          OR sqlenrich_finish(`raw`) IS NOT NULL
+        )
+        THEN ''
+    END
+  ),
+  `call_error` = sqlenrich_error(`raw`),
+  `retryable` = sqlenrich_retryable(sqlenrich_error(`raw`)),
   `finish_reason` = CASE
     WHEN sqlenrich_finish(`raw`) = 'MAX_TOKENS' THEN 'length'
-    WHEN sqlenrich_finish(`raw`) IN ('SAFETY', 'PROHIBITED_CONTENT', 'BLOCKLIST', 'RECITATION', 'SPII', 'IMAGE_SAFETY') THEN 'content_filter'
-    ELSE LOWER(sqlenrich_finish(`raw`)) END,
-  `tokens_in` = SAFE_CAST(JSON_VALUE(`raw`, '$.full_response.usage_metadata.prompt_token_count') AS INT64),
-  `tokens_cached` = SAFE_CAST(JSON_VALUE(`raw`, '$.full_response.usage_metadata.cached_content_token_count') AS INT64),
-  `tokens_out` = COALESCE(SAFE_CAST(JSON_VALUE(`raw`, '$.full_response.usage_metadata.candidates_token_count') AS INT64)
-    + COALESCE(SAFE_CAST(JSON_VALUE(`raw`, '$.full_response.usage_metadata.thoughts_token_count') AS INT64), 0),
-    SAFE_CAST(JSON_VALUE(`raw`, '$.full_response.usage_metadata.thoughts_token_count') AS INT64)),
-  `served_model` = COALESCE(JSON_VALUE(`raw`, '$.full_response.model_version'), JSON_VALUE(`raw`, '$.full_response.modelVersion'))
-WHERE `raw` IS NOT NULL AND COALESCE(`read_by`, '') <> 'AI.GENERATE_TEXT 289e548b'
+    WHEN sqlenrich_finish(`raw`) IN (
+        'SAFETY',
+        'PROHIBITED_CONTENT',
+        'BLOCKLIST',
+        'RECITATION',
+        'SPII',
+        'IMAGE_SAFETY'
+      )
+      THEN 'content_filter'
+    ELSE LOWER(sqlenrich_finish(`raw`))
+  END,
+  `tokens_in` = SAFE_CAST(
+    JSON_VALUE(`raw`, '$.full_response.usage_metadata.prompt_token_count') AS INT64
+  ),
+  `tokens_cached` = SAFE_CAST(
+    JSON_VALUE(`raw`, '$.full_response.usage_metadata.cached_content_token_count') AS INT64
+  ),
+  `tokens_out` = COALESCE(
+    SAFE_CAST(
+      JSON_VALUE(`raw`, '$.full_response.usage_metadata.candidates_token_count') AS INT64
+    )
+      + COALESCE(
+        SAFE_CAST(
+          JSON_VALUE(`raw`, '$.full_response.usage_metadata.thoughts_token_count') AS INT64
+        ),
+        0
+      ),
+    SAFE_CAST(
+      JSON_VALUE(`raw`, '$.full_response.usage_metadata.thoughts_token_count') AS INT64
+    )
+  ),
+  `request_id` = JSON_VALUE(`raw`, '$.full_response.response_id'),
+  `served_model` = COALESCE(
+    JSON_VALUE(`raw`, '$.full_response.model_version'),
+    JSON_VALUE(`raw`, '$.full_response.modelVersion')
+  ),
+  `served_fingerprint` = CAST(NULL AS STRING),
+  `read_by` = 'AI.GENERATE_TEXT 289e548b'
+WHERE
+  `raw` IS NOT NULL
+  AND COALESCE(`read_by`, '') <> 'AI.GENERATE_TEXT 289e548b'
   AND `request_hash` IN (SELECT `request_hash` FROM `review_aspects_prompts`);
 
 -- checked: one verdict per row
 CREATE OR REPLACE TABLE `review_aspects_checked` AS
 WITH answered AS (
-  SELECT `request_hash`, `attempt`, `asked_at`, `run_id`, `model`, `served_model`, `response`, `call_error`, `finish_reason`,
-    sqlenrich_text(`response`) AS `answer`, CASE WHEN `response` IS NULL THEN SUBSTR(`raw`, 1, 500) END AS `unread`
-  FROM `review_aspects_responses` WHERE `request_hash` IN (SELECT `request_hash` FROM `review_aspects_prompts`)
-), parsed AS (SELECT *, sqlenrich_json(`answer`) AS `doc` FROM answered),
-fields AS (
-  SELECT *, `doc`['overall'] AS `doc_overall`, `doc`['aspects'] AS `doc_aspects`,
-    (SELECT MIN(CASE
-       WHEN JSON_TYPE(item) = 'object' AND item['aspect'] IS NULL THEN '02 MISSING_FIELD aspects[].aspect is missing'
-       WHEN JSON_TYPE(item) = 'object' AND item['sentiment'] IS NULL THEN '03 MISSING_FIELD aspects[].sentiment is missing'
-       WHEN JSON_TYPE(item) = 'object' AND item['quote'] IS NULL THEN '04 MISSING_FIELD aspects[].quote is missing'
-       WHEN EXISTS(SELECT 1 FROM UNNEST(JSON_KEYS(item, 1)) AS k WHERE k NOT IN ('aspect', 'sentiment', 'quote'))
-         THEN '05 EXTRA_FIELD aspects[] has a name that is not in the schema'
-       WHEN JSON_TYPE(item) <> 'object' THEN '09 WRONG_TYPE aspects[] is not object'
-       WHEN JSON_TYPE(item['aspect']) <> 'string' THEN '10 WRONG_TYPE aspects[].aspect is not string'
-       WHEN JSON_TYPE(item['sentiment']) <> 'string' THEN '11 WRONG_TYPE aspects[].sentiment is not string'
-       WHEN JSON_TYPE(item['quote']) <> 'string' THEN '12 WRONG_TYPE aspects[].quote is not string'
-       WHEN JSON_VALUE(item['aspect']) NOT IN ('quality', 'durability', 'ease_of_use', 'design', 'size_fit', 'price', 'delivery', 'packaging',
-           'customer_service', 'other') THEN '14 NOT_IN_ENUM aspects[].aspect is none of the allowed values'
-       WHEN JSON_VALUE(item['sentiment']) NOT IN ('positive', 'negative', 'mixed') THEN '15 NOT_IN_ENUM aspects[].sentiment is none of the allowed values'
-       WHEN LENGTH(JSON_VALUE(item['quote'])) < 1 THEN '16 BAD_LENGTH aspects[].quote is shorter than 1'
-       WHEN LENGTH(JSON_VALUE(item['quote'])) > 200 THEN '17 BAD_LENGTH aspects[].quote is longer than 200'
-     END)
-     FROM UNNEST(JSON_QUERY_ARRAY(`doc`['aspects'])) AS item) AS `doc_aspects_fault` FROM parsed
+  SELECT
+    `request_hash`,
+    `attempt`,
+    `asked_at`,
+    `run_id`,
+    `model`,
+    `served_model`,
+    `response`,
+    `call_error`,
+    `finish_reason`,
+    sqlenrich_text(`response`) AS `answer`,
+    CASE WHEN `response` IS NULL THEN SUBSTR(`raw`, 1, 500) END AS `unread`
+  FROM `review_aspects_responses`
+  WHERE
+    `request_hash` IN (SELECT `request_hash` FROM `review_aspects_prompts`)
+), parsed AS (
+  SELECT *, sqlenrich_json(`answer`) AS `doc` FROM answered
+), fields AS (
+  SELECT
+    *,
+    `doc`['overall'] AS `doc_overall`,
+    `doc`['aspects'] AS `doc_aspects`,
+    (
+      SELECT
+        MIN(
+          CASE
+            WHEN JSON_TYPE(item) = 'object' AND item['aspect'] IS NULL
+              THEN '02 MISSING_FIELD aspects[].aspect is missing'
+            WHEN JSON_TYPE(item) = 'object' AND item['sentiment'] IS NULL
+              THEN '03 MISSING_FIELD aspects[].sentiment is missing'
+            WHEN JSON_TYPE(item) = 'object' AND item['quote'] IS NULL
+              THEN '04 MISSING_FIELD aspects[].quote is missing'
+            WHEN EXISTS(
+                SELECT
+                  1
+                FROM UNNEST(JSON_KEYS(item, 1)) AS k
+                WHERE k NOT IN ('aspect', 'sentiment', 'quote')
+              )
+              THEN '05 EXTRA_FIELD aspects[] has a name that is not in the schema'
+            WHEN JSON_TYPE(item) <> 'object'
+              THEN '09 WRONG_TYPE aspects[] is not object'
+            WHEN JSON_TYPE(item['aspect']) <> 'string'
+              THEN '10 WRONG_TYPE aspects[].aspect is not string'
+            WHEN JSON_TYPE(item['sentiment']) <> 'string'
+              THEN '11 WRONG_TYPE aspects[].sentiment is not string'
+            WHEN JSON_TYPE(item['quote']) <> 'string'
+              THEN '12 WRONG_TYPE aspects[].quote is not string'
+            WHEN JSON_VALUE(item['aspect']) NOT IN (
+                'quality',
+                'durability',
+                'ease_of_use',
+                'design',
+                'size_fit',
+                'price',
+                'delivery',
+                'packaging',
+                'customer_service',
+                'other'
+              )
+              THEN '14 NOT_IN_ENUM aspects[].aspect is none of the allowed values'
+            WHEN JSON_VALUE(item['sentiment']) NOT IN ('positive', 'negative', 'mixed')
+              THEN '15 NOT_IN_ENUM aspects[].sentiment is none of the allowed values'
+            WHEN LENGTH(JSON_VALUE(item['quote'])) < 1
+              THEN '16 BAD_LENGTH aspects[].quote is shorter than 1'
+            WHEN LENGTH(JSON_VALUE(item['quote'])) > 200
+              THEN '17 BAD_LENGTH aspects[].quote is longer than 200'
+          END
+        )
+      FROM UNNEST(JSON_QUERY_ARRAY(`doc`['aspects'])) AS item
+    ) AS `doc_aspects_fault`
+  FROM parsed
 ), judged AS (
-  SELECT *, CASE
-    WHEN `call_error` IS NOT NULL THEN 'CALL_ERROR ' || `call_error`
-    WHEN `unread` IS NOT NULL THEN 'UNREADABLE no known place of the answer holds a text: ' || `unread`
-    WHEN COALESCE(TRIM(`answer`, ' \t\r\n'), '') = '' THEN 'NO_RESPONSE the model gave no text'
-    WHEN `doc` IS NULL THEN 'BAD_JSON the text is not one JSON document'
-    WHEN JSON_TYPE(`doc`) <> 'object' THEN 'NOT_OBJECT the JSON document is not an object'
-    WHEN `doc_overall` IS NULL THEN 'MISSING_FIELD overall is missing'
-    WHEN `doc_aspects` IS NULL THEN 'MISSING_FIELD aspects is missing'
-    WHEN `doc_aspects_fault` < '06' THEN SUBSTR(`doc_aspects_fault`, 4)
-    WHEN EXISTS(SELECT 1 FROM UNNEST(JSON_KEYS(`doc`, 1)) AS k WHERE k NOT IN ('overall', 'aspects'))
-      THEN 'EXTRA_FIELD the answer has a name that is not in the schema'
-    WHEN JSON_TYPE(`doc_overall`) <> 'string' THEN 'WRONG_TYPE overall is not string'
-    WHEN JSON_TYPE(`doc_aspects`) <> 'array' THEN 'WRONG_TYPE aspects is not array'
-    WHEN `doc_aspects_fault` < '13' THEN SUBSTR(`doc_aspects_fault`, 4)
-    WHEN JSON_VALUE(`doc_overall`) NOT IN ('positive', 'negative', 'mixed', 'neutral') THEN 'NOT_IN_ENUM overall is none of the allowed values'
-    WHEN `doc_aspects_fault` IS NOT NULL THEN SUBSTR(`doc_aspects_fault`, 4)
-    WHEN ARRAY_LENGTH(JSON_QUERY_ARRAY(`doc_aspects`)) > 10 THEN 'BAD_ITEMS aspects has more than 10 items'
-  END AS `verdict` FROM fields
+  SELECT
+    *,
+    CASE
+      WHEN `call_error` IS NOT NULL THEN 'CALL_ERROR ' || `call_error`
+      WHEN `unread` IS NOT NULL
+        THEN 'UNREADABLE no known place of the answer holds a text: ' || `unread`
+      WHEN COALESCE(TRIM(`answer`, ' \t\r\n'), '') = ''
+        THEN 'NO_RESPONSE the model gave no text'
+      WHEN `doc` IS NULL THEN 'BAD_JSON the text is not one JSON document'
+      WHEN JSON_TYPE(`doc`) <> 'object'
+        THEN 'NOT_OBJECT the JSON document is not an object'
+      WHEN `doc_overall` IS NULL THEN 'MISSING_FIELD overall is missing'
+      WHEN `doc_aspects` IS NULL THEN 'MISSING_FIELD aspects is missing'
+      WHEN `doc_aspects_fault` < '06' THEN SUBSTR(`doc_aspects_fault`, 4)
+      WHEN EXISTS(
+          SELECT
+            1
+          FROM UNNEST(JSON_KEYS(`doc`, 1)) AS k
+          WHERE k NOT IN ('overall', 'aspects')
+        )
+        THEN 'EXTRA_FIELD the answer has a name that is not in the schema'
+      WHEN JSON_TYPE(`doc_overall`) <> 'string'
+        THEN 'WRONG_TYPE overall is not string'
+      WHEN JSON_TYPE(`doc_aspects`) <> 'array'
+        THEN 'WRONG_TYPE aspects is not array'
+      WHEN `doc_aspects_fault` < '13' THEN SUBSTR(`doc_aspects_fault`, 4)
+      WHEN JSON_VALUE(`doc_overall`) NOT IN ('positive', 'negative', 'mixed', 'neutral')
+        THEN 'NOT_IN_ENUM overall is none of the allowed values'
+      WHEN `doc_aspects_fault` IS NOT NULL
+        THEN SUBSTR(`doc_aspects_fault`, 4)
+      WHEN ARRAY_LENGTH(JSON_QUERY_ARRAY(`doc_aspects`)) > 10
+        THEN 'BAD_ITEMS aspects has more than 10 items'
+    END AS `verdict`
+  FROM fields
 ), ranked AS (
-  SELECT *, MAX(`attempt`) OVER (PARTITION BY `request_hash`) AS `attempts`,
-    ROW_NUMBER() OVER (PARTITION BY `request_hash` ORDER BY `verdict` IS NOT NULL, `attempt` DESC, `asked_at`, `run_id`) AS `choice` FROM judged
+  SELECT
+    *,
+    MAX(`attempt`) OVER (PARTITION BY `request_hash`) AS `attempts`,
+    ROW_NUMBER() OVER (
+      PARTITION BY `request_hash`
+      ORDER BY `verdict` IS NOT NULL, `attempt` DESC, `asked_at`, `run_id`
+    ) AS `choice`
+  FROM judged
 )
-SELECT p.`id`, p.`prompt`, p.`request_hash`, r.`response`, r.`answer`, COALESCE(r.`attempts`, 0) AS `_attempts`,
-  COALESCE(r.`served_model`, r.`model`) AS `_model`, r.`asked_at` AS `_asked_at`,
+SELECT
+  p.`id`,
+  p.`prompt`,
+  p.`request_hash`,
+  r.`response`,
+  r.`answer`,
+  COALESCE(r.`attempts`, 0) AS `_attempts`,
+  COALESCE(r.`served_model`, r.`model`) AS `_model`,
+  r.`asked_at` AS `_asked_at`,
   CASE
     WHEN p.`request_hash` IS NULL AND p.`prompt` IS NULL THEN 'BAD_PROMPT'
     WHEN p.`request_hash` IS NULL THEN 'NO_INPUT'
@@ -118,145 +328,435 @@ SELECT p.`id`, p.`prompt`, p.`request_hash`, r.`response`, r.`answer`, COALESCE(
     WHEN r.`verdict` IS NULL THEN NULL
     WHEN r.`finish_reason` = 'length' THEN 'TRUNCATED'
     WHEN r.`finish_reason` IN ('refusal', 'content_filter') THEN 'REFUSED'
-    ELSE REGEXP_EXTRACT(r.`verdict`, '^[^ ]+') END AS `_error`,
+    ELSE REGEXP_EXTRACT(r.`verdict`, '^[^ ]+')
+  END AS `_error`,
   SUBSTR(r.`verdict`, LENGTH(REGEXP_EXTRACT(r.`verdict`, '^[^ ]+')) + 2) AS `_error_detail`,
   COALESCE(r.`answer` <> r.`response`, FALSE) AS `_repaired`
-FROM `review_aspects_prompts` AS p LEFT JOIN ranked AS r ON r.`request_hash` = p.`request_hash` AND r.`choice` = 1;
+FROM `review_aspects_prompts` AS p
+LEFT JOIN ranked AS r
+  ON r.`request_hash` = p.`request_hash` AND r.`choice` = 1;
 
 -- pending: what is to be asked again, each distinct request once
 CREATE OR REPLACE TABLE `review_aspects_pending` AS
 WITH refused AS (
-  SELECT `request_hash`, `_attempts` + 1 AS `attempt`,
+  SELECT
+    `request_hash`,
+    `_attempts` + 1 AS `attempt`,
     CASE
-      WHEN `_error` IN ('BAD_JSON', 'NOT_OBJECT', 'MISSING_FIELD', 'EXTRA_FIELD', 'WRONG_TYPE', 'NOT_IN_ENUM', 'OUT_OF_RANGE', 'BAD_LENGTH',
-          'BAD_PATTERN', 'BAD_ITEMS', 'SCHEMA') THEN `prompt`
-      || '\n\nYour last answer was refused: '
-      || `_error`
-      || COALESCE(' ' || `_error_detail`, '')
-      || '. Answer again, with one JSON object that fits.'
-      ELSE `prompt` END AS `prompt`
+      WHEN `_error` IN (
+          'BAD_JSON',
+          'NOT_OBJECT',
+          'MISSING_FIELD',
+          'EXTRA_FIELD',
+          'WRONG_TYPE',
+          'NOT_IN_ENUM',
+          'OUT_OF_RANGE',
+          'BAD_LENGTH',
+          'BAD_PATTERN',
+          'BAD_ITEMS',
+          'SCHEMA'
+        )
+        THEN `prompt`
+          || '\n\nYour last answer was refused: '
+          || `_error`
+          || COALESCE(' ' || `_error_detail`, '')
+          || '. Answer again, with one JSON object that fits.'
+      ELSE `prompt`
+    END AS `prompt`
   FROM `review_aspects_checked`
-  WHERE `_error` IN ('CALL_ERROR', 'NO_RESPONSE', 'REFUSED', 'BAD_JSON', 'NOT_OBJECT', 'MISSING_FIELD', 'EXTRA_FIELD', 'WRONG_TYPE', 'NOT_IN_ENUM',
-      'OUT_OF_RANGE', 'BAD_LENGTH', 'BAD_PATTERN', 'BAD_ITEMS', 'SCHEMA')
+  WHERE
+    `_error` IN (
+      'CALL_ERROR',
+      'NO_RESPONSE',
+      'REFUSED',
+      'BAD_JSON',
+      'NOT_OBJECT',
+      'MISSING_FIELD',
+      'EXTRA_FIELD',
+      'WRONG_TYPE',
+      'NOT_IN_ENUM',
+      'OUT_OF_RANGE',
+      'BAD_LENGTH',
+      'BAD_PATTERN',
+      'BAD_ITEMS',
+      'SCHEMA'
+    )
     AND `_attempts` < 3
 )
-SELECT DISTINCT `request_hash`, `attempt`, `prompt`,
-  TO_HEX(SHA256('0d72c29a3afd413cef54517cbe63f3a9862e962942924f58ae811fe546b2fa62' || `prompt`)) AS `sent_hash` FROM refused;
+SELECT DISTINCT
+  `request_hash`,
+  `attempt`,
+  `prompt`,
+  TO_HEX(
+    SHA256(
+      '0d72c29a3afd413cef54517cbe63f3a9862e962942924f58ae811fe546b2fa62'
+        || `prompt`
+    )
+  ) AS `sent_hash`
+FROM refused;
 
 -- responses: the model is asked here and nowhere else
-INSERT INTO `review_aspects_responses` (`request_hash`, `attempt`, `sent_hash`, `model`, `version`, `fingerprint`, `run_id`, `asked_at`, `raw`)
-SELECT `request_hash`, `attempt`, `sent_hash`, 'sqlenrich.gemini' AS `model`, '1' AS `version`, '6ca8453704b1c560' AS `fingerprint`,
-  CAST(CURRENT_TIMESTAMP() AS STRING) AS `run_id`, CURRENT_TIMESTAMP() AS `asked_at`,
-  TO_JSON_STRING((SELECT AS STRUCT answer.* EXCEPT (request_hash, attempt, sent_hash, prompt))) AS `raw`
-FROM AI.GENERATE_TEXT(MODEL `sqlenrich`.`gemini`, (SELECT request_hash, attempt, sent_hash, prompt FROM `review_aspects_pending`),
-  STRUCT('{"generation_config":{"response_mime_type":"application/json","response_schema":{"type":"OBJECT","properties":{"overall":{"type":"STRING","description":"The writer\'s verdict on the whole","enum":["positive","negative","mixed","neutral"]},"aspects":{"type":"ARRAY","description":"Every aspect that is judged, each once","items":{"type":"OBJECT","properties":{"aspect":{"type":"STRING","description":"What is judged","enum":["quality","durability","ease_of_use","design","size_fit","price","delivery","packaging","customer_service","other"]},"sentiment":{"type":"STRING","description":"How it is judged","enum":["positive","negative","mixed"]},"quote":{"type":"STRING","description":"Words that show it, copied exactly"}},"propertyOrdering":["aspect","sentiment","quote"],"required":["aspect","sentiment","quote"]},"maxItems":10}},"propertyOrdering":["overall","aspects"],"required":["overall","aspects"]},"thinking_config":{"thinking_level":"LOW"},"temperature":0,"max_output_tokens":2948}}' AS model_params)) AS answer;
+INSERT INTO `review_aspects_responses` (
+  `request_hash`,
+  `attempt`,
+  `sent_hash`,
+  `model`,
+  `version`,
+  `fingerprint`,
+  `run_id`,
+  `asked_at`,
+  `raw`
+)
+SELECT
+  `request_hash`,
+  `attempt`,
+  `sent_hash`,
+  'sqlenrich.gemini' AS `model`,
+  '1' AS `version`,
+  '6ca8453704b1c560' AS `fingerprint`,
+  CAST(CURRENT_TIMESTAMP() AS STRING) AS `run_id`,
+  CURRENT_TIMESTAMP() AS `asked_at`,
+  TO_JSON_STRING(
+    (
+      SELECT AS STRUCT
+        answer.* EXCEPT (request_hash, attempt, sent_hash, prompt)
+    )
+  ) AS `raw`
+FROM AI.GENERATE_TEXT(
+  MODEL `sqlenrich`.`gemini`,
+  (
+    SELECT
+      request_hash,
+      attempt,
+      sent_hash,
+      prompt
+    FROM `review_aspects_pending`
+  ),
+  STRUCT(
+    '{"generation_config":{"response_mime_type":"application/json","response_schema":{"type":"OBJECT","properties":{"overall":{"type":"STRING","description":"The writer\'s verdict on the whole","enum":["positive","negative","mixed","neutral"]},"aspects":{"type":"ARRAY","description":"Every aspect that is judged, each once","items":{"type":"OBJECT","properties":{"aspect":{"type":"STRING","description":"What is judged","enum":["quality","durability","ease_of_use","design","size_fit","price","delivery","packaging","customer_service","other"]},"sentiment":{"type":"STRING","description":"How it is judged","enum":["positive","negative","mixed"]},"quote":{"type":"STRING","description":"Words that show it, copied exactly"}},"propertyOrdering":["aspect","sentiment","quote"],"required":["aspect","sentiment","quote"]},"maxItems":10}},"propertyOrdering":["overall","aspects"],"required":["overall","aspects"]},"thinking_config":{"thinking_level":"LOW"},"temperature":0,"max_output_tokens":2948}}' AS model_params
+  )
+) AS answer;
 
 -- pending: what was truncated, with 2 times the limit
 CREATE OR REPLACE TABLE `review_aspects_pending` AS
 WITH refused AS (
-  SELECT `request_hash`, `_attempts` + 1 AS `attempt`, `prompt`
-  FROM `review_aspects_checked` WHERE `_error` IN ('TRUNCATED') AND `_attempts` < 3 AND `_attempts` = 1
+  SELECT
+    `request_hash`,
+    `_attempts` + 1 AS `attempt`,
+    `prompt`
+  FROM `review_aspects_checked`
+  WHERE
+    `_error` IN ('TRUNCATED') AND `_attempts` < 3 AND `_attempts` = 1
 )
-SELECT DISTINCT `request_hash`, `attempt`, `prompt`,
-  TO_HEX(SHA256('87bc81a56569e34933c69ea8787b9a96b2dd5f17ad3c32a283508d8e3d48f6e9' || `prompt`)) AS `sent_hash` FROM refused;
+SELECT DISTINCT
+  `request_hash`,
+  `attempt`,
+  `prompt`,
+  TO_HEX(
+    SHA256(
+      '87bc81a56569e34933c69ea8787b9a96b2dd5f17ad3c32a283508d8e3d48f6e9'
+        || `prompt`
+    )
+  ) AS `sent_hash`
+FROM refused;
 
 -- responses: the model is asked here and nowhere else
-INSERT INTO `review_aspects_responses` (`request_hash`, `attempt`, `sent_hash`, `model`, `version`, `fingerprint`, `run_id`, `asked_at`, `raw`)
-SELECT `request_hash`, `attempt`, `sent_hash`, 'sqlenrich.gemini' AS `model`, '1' AS `version`, '6ca8453704b1c560' AS `fingerprint`,
-  CAST(CURRENT_TIMESTAMP() AS STRING) AS `run_id`, CURRENT_TIMESTAMP() AS `asked_at`,
-  TO_JSON_STRING((SELECT AS STRUCT answer.* EXCEPT (request_hash, attempt, sent_hash, prompt))) AS `raw`
-FROM AI.GENERATE_TEXT(MODEL `sqlenrich`.`gemini`, (SELECT request_hash, attempt, sent_hash, prompt FROM `review_aspects_pending`),
-  STRUCT('{"generation_config":{"response_mime_type":"application/json","response_schema":{"type":"OBJECT","properties":{"overall":{"type":"STRING","description":"The writer\'s verdict on the whole","enum":["positive","negative","mixed","neutral"]},"aspects":{"type":"ARRAY","description":"Every aspect that is judged, each once","items":{"type":"OBJECT","properties":{"aspect":{"type":"STRING","description":"What is judged","enum":["quality","durability","ease_of_use","design","size_fit","price","delivery","packaging","customer_service","other"]},"sentiment":{"type":"STRING","description":"How it is judged","enum":["positive","negative","mixed"]},"quote":{"type":"STRING","description":"Words that show it, copied exactly"}},"propertyOrdering":["aspect","sentiment","quote"],"required":["aspect","sentiment","quote"]},"maxItems":10}},"propertyOrdering":["overall","aspects"],"required":["overall","aspects"]},"thinking_config":{"thinking_level":"LOW"},"temperature":0,"max_output_tokens":3848}}' AS model_params)) AS answer;
+INSERT INTO `review_aspects_responses` (
+  `request_hash`,
+  `attempt`,
+  `sent_hash`,
+  `model`,
+  `version`,
+  `fingerprint`,
+  `run_id`,
+  `asked_at`,
+  `raw`
+)
+SELECT
+  `request_hash`,
+  `attempt`,
+  `sent_hash`,
+  'sqlenrich.gemini' AS `model`,
+  '1' AS `version`,
+  '6ca8453704b1c560' AS `fingerprint`,
+  CAST(CURRENT_TIMESTAMP() AS STRING) AS `run_id`,
+  CURRENT_TIMESTAMP() AS `asked_at`,
+  TO_JSON_STRING(
+    (
+      SELECT AS STRUCT
+        answer.* EXCEPT (request_hash, attempt, sent_hash, prompt)
+    )
+  ) AS `raw`
+FROM AI.GENERATE_TEXT(
+  MODEL `sqlenrich`.`gemini`,
+  (
+    SELECT
+      request_hash,
+      attempt,
+      sent_hash,
+      prompt
+    FROM `review_aspects_pending`
+  ),
+  STRUCT(
+    '{"generation_config":{"response_mime_type":"application/json","response_schema":{"type":"OBJECT","properties":{"overall":{"type":"STRING","description":"The writer\'s verdict on the whole","enum":["positive","negative","mixed","neutral"]},"aspects":{"type":"ARRAY","description":"Every aspect that is judged, each once","items":{"type":"OBJECT","properties":{"aspect":{"type":"STRING","description":"What is judged","enum":["quality","durability","ease_of_use","design","size_fit","price","delivery","packaging","customer_service","other"]},"sentiment":{"type":"STRING","description":"How it is judged","enum":["positive","negative","mixed"]},"quote":{"type":"STRING","description":"Words that show it, copied exactly"}},"propertyOrdering":["aspect","sentiment","quote"],"required":["aspect","sentiment","quote"]},"maxItems":10}},"propertyOrdering":["overall","aspects"],"required":["overall","aspects"]},"thinking_config":{"thinking_level":"LOW"},"temperature":0,"max_output_tokens":3848}}' AS model_params
+  )
+) AS answer;
 
 -- pending: what was truncated, with 4 times the limit
 CREATE OR REPLACE TABLE `review_aspects_pending` AS
 WITH refused AS (
-  SELECT `request_hash`, `_attempts` + 1 AS `attempt`, `prompt`
-  FROM `review_aspects_checked` WHERE `_error` IN ('TRUNCATED') AND `_attempts` < 3 AND `_attempts` = 2
+  SELECT
+    `request_hash`,
+    `_attempts` + 1 AS `attempt`,
+    `prompt`
+  FROM `review_aspects_checked`
+  WHERE
+    `_error` IN ('TRUNCATED') AND `_attempts` < 3 AND `_attempts` = 2
 )
-SELECT DISTINCT `request_hash`, `attempt`, `prompt`,
-  TO_HEX(SHA256('fcb1006c60cd34a1e561f32ffb0a62394eafb1639f2635cec3392be2dd95f974' || `prompt`)) AS `sent_hash` FROM refused;
+SELECT DISTINCT
+  `request_hash`,
+  `attempt`,
+  `prompt`,
+  TO_HEX(
+    SHA256(
+      'fcb1006c60cd34a1e561f32ffb0a62394eafb1639f2635cec3392be2dd95f974'
+        || `prompt`
+    )
+  ) AS `sent_hash`
+FROM refused;
 
 -- responses: the model is asked here and nowhere else
-INSERT INTO `review_aspects_responses` (`request_hash`, `attempt`, `sent_hash`, `model`, `version`, `fingerprint`, `run_id`, `asked_at`, `raw`)
-SELECT `request_hash`, `attempt`, `sent_hash`, 'sqlenrich.gemini' AS `model`, '1' AS `version`, '6ca8453704b1c560' AS `fingerprint`,
-  CAST(CURRENT_TIMESTAMP() AS STRING) AS `run_id`, CURRENT_TIMESTAMP() AS `asked_at`,
-  TO_JSON_STRING((SELECT AS STRUCT answer.* EXCEPT (request_hash, attempt, sent_hash, prompt))) AS `raw`
-FROM AI.GENERATE_TEXT(MODEL `sqlenrich`.`gemini`, (SELECT request_hash, attempt, sent_hash, prompt FROM `review_aspects_pending`),
-  STRUCT('{"generation_config":{"response_mime_type":"application/json","response_schema":{"type":"OBJECT","properties":{"overall":{"type":"STRING","description":"The writer\'s verdict on the whole","enum":["positive","negative","mixed","neutral"]},"aspects":{"type":"ARRAY","description":"Every aspect that is judged, each once","items":{"type":"OBJECT","properties":{"aspect":{"type":"STRING","description":"What is judged","enum":["quality","durability","ease_of_use","design","size_fit","price","delivery","packaging","customer_service","other"]},"sentiment":{"type":"STRING","description":"How it is judged","enum":["positive","negative","mixed"]},"quote":{"type":"STRING","description":"Words that show it, copied exactly"}},"propertyOrdering":["aspect","sentiment","quote"],"required":["aspect","sentiment","quote"]},"maxItems":10}},"propertyOrdering":["overall","aspects"],"required":["overall","aspects"]},"thinking_config":{"thinking_level":"LOW"},"temperature":0,"max_output_tokens":5648}}' AS model_params)) AS answer;
+INSERT INTO `review_aspects_responses` (
+  `request_hash`,
+  `attempt`,
+  `sent_hash`,
+  `model`,
+  `version`,
+  `fingerprint`,
+  `run_id`,
+  `asked_at`,
+  `raw`
+)
+SELECT
+  `request_hash`,
+  `attempt`,
+  `sent_hash`,
+  'sqlenrich.gemini' AS `model`,
+  '1' AS `version`,
+  '6ca8453704b1c560' AS `fingerprint`,
+  CAST(CURRENT_TIMESTAMP() AS STRING) AS `run_id`,
+  CURRENT_TIMESTAMP() AS `asked_at`,
+  TO_JSON_STRING(
+    (
+      SELECT AS STRUCT
+        answer.* EXCEPT (request_hash, attempt, sent_hash, prompt)
+    )
+  ) AS `raw`
+FROM AI.GENERATE_TEXT(
+  MODEL `sqlenrich`.`gemini`,
+  (
+    SELECT
+      request_hash,
+      attempt,
+      sent_hash,
+      prompt
+    FROM `review_aspects_pending`
+  ),
+  STRUCT(
+    '{"generation_config":{"response_mime_type":"application/json","response_schema":{"type":"OBJECT","properties":{"overall":{"type":"STRING","description":"The writer\'s verdict on the whole","enum":["positive","negative","mixed","neutral"]},"aspects":{"type":"ARRAY","description":"Every aspect that is judged, each once","items":{"type":"OBJECT","properties":{"aspect":{"type":"STRING","description":"What is judged","enum":["quality","durability","ease_of_use","design","size_fit","price","delivery","packaging","customer_service","other"]},"sentiment":{"type":"STRING","description":"How it is judged","enum":["positive","negative","mixed"]},"quote":{"type":"STRING","description":"Words that show it, copied exactly"}},"propertyOrdering":["aspect","sentiment","quote"],"required":["aspect","sentiment","quote"]},"maxItems":10}},"propertyOrdering":["overall","aspects"],"required":["overall","aspects"]},"thinking_config":{"thinking_level":"LOW"},"temperature":0,"max_output_tokens":5648}}' AS model_params
+  )
+) AS answer;
 
 -- responses: what no run has read yet, or with other facts, is read from the stored answers
 UPDATE `review_aspects_responses` SET
-  `call_error` = sqlenrich_error(`raw`), `retryable` = sqlenrich_retryable(sqlenrich_error(`raw`)),
-  `request_id` = JSON_VALUE(`raw`, '$.full_response.response_id'), `served_fingerprint` = CAST(NULL AS STRING),
-  `read_by` = 'AI.GENERATE_TEXT 289e548b',
-  `response` = COALESCE(JSON_VALUE(`raw`, '$.result'), CASE WHEN sqlenrich_error(`raw`) IS NULL
-    AND (JSON_TYPE(JSON_QUERY(SAFE.PARSE_JSON(`raw`, wide_number_mode => 'round'), '$.result')) = 'null' OR sqlenrich_finish(`raw`) IS NOT NULL)
-    THEN '' END),
+  `response` = COALESCE(
+    JSON_VALUE(`raw`, '$.result'),
+    CASE
+      WHEN sqlenrich_error(`raw`) IS NULL
+        AND (
+          JSON_TYPE(
+            JSON_QUERY(SAFE.PARSE_JSON(`raw`, wide_number_mode => 'round'), '$.result')
+          ) = 'null'
+          OR sqlenrich_finish(`raw`) IS NOT NULL
+        )
+        THEN ''
+    END
+  ),
+  `call_error` = sqlenrich_error(`raw`),
+  `retryable` = sqlenrich_retryable(sqlenrich_error(`raw`)),
   `finish_reason` = CASE
     WHEN sqlenrich_finish(`raw`) = 'MAX_TOKENS' THEN 'length'
-    WHEN sqlenrich_finish(`raw`) IN ('SAFETY', 'PROHIBITED_CONTENT', 'BLOCKLIST', 'RECITATION', 'SPII', 'IMAGE_SAFETY') THEN 'content_filter'
-    ELSE LOWER(sqlenrich_finish(`raw`)) END,
-  `tokens_in` = SAFE_CAST(JSON_VALUE(`raw`, '$.full_response.usage_metadata.prompt_token_count') AS INT64),
-  `tokens_cached` = SAFE_CAST(JSON_VALUE(`raw`, '$.full_response.usage_metadata.cached_content_token_count') AS INT64),
-  `tokens_out` = COALESCE(SAFE_CAST(JSON_VALUE(`raw`, '$.full_response.usage_metadata.candidates_token_count') AS INT64)
-    + COALESCE(SAFE_CAST(JSON_VALUE(`raw`, '$.full_response.usage_metadata.thoughts_token_count') AS INT64), 0),
-    SAFE_CAST(JSON_VALUE(`raw`, '$.full_response.usage_metadata.thoughts_token_count') AS INT64)),
-  `served_model` = COALESCE(JSON_VALUE(`raw`, '$.full_response.model_version'), JSON_VALUE(`raw`, '$.full_response.modelVersion'))
-WHERE `raw` IS NOT NULL AND COALESCE(`read_by`, '') <> 'AI.GENERATE_TEXT 289e548b'
+    WHEN sqlenrich_finish(`raw`) IN (
+        'SAFETY',
+        'PROHIBITED_CONTENT',
+        'BLOCKLIST',
+        'RECITATION',
+        'SPII',
+        'IMAGE_SAFETY'
+      )
+      THEN 'content_filter'
+    ELSE LOWER(sqlenrich_finish(`raw`))
+  END,
+  `tokens_in` = SAFE_CAST(
+    JSON_VALUE(`raw`, '$.full_response.usage_metadata.prompt_token_count') AS INT64
+  ),
+  `tokens_cached` = SAFE_CAST(
+    JSON_VALUE(`raw`, '$.full_response.usage_metadata.cached_content_token_count') AS INT64
+  ),
+  `tokens_out` = COALESCE(
+    SAFE_CAST(
+      JSON_VALUE(`raw`, '$.full_response.usage_metadata.candidates_token_count') AS INT64
+    )
+      + COALESCE(
+        SAFE_CAST(
+          JSON_VALUE(`raw`, '$.full_response.usage_metadata.thoughts_token_count') AS INT64
+        ),
+        0
+      ),
+    SAFE_CAST(
+      JSON_VALUE(`raw`, '$.full_response.usage_metadata.thoughts_token_count') AS INT64
+    )
+  ),
+  `request_id` = JSON_VALUE(`raw`, '$.full_response.response_id'),
+  `served_model` = COALESCE(
+    JSON_VALUE(`raw`, '$.full_response.model_version'),
+    JSON_VALUE(`raw`, '$.full_response.modelVersion')
+  ),
+  `served_fingerprint` = CAST(NULL AS STRING),
+  `read_by` = 'AI.GENERATE_TEXT 289e548b'
+WHERE
+  `raw` IS NOT NULL
+  AND COALESCE(`read_by`, '') <> 'AI.GENERATE_TEXT 289e548b'
   AND `request_hash` IN (SELECT `request_hash` FROM `review_aspects_prompts`);
 
 -- checked: one verdict per row
 CREATE OR REPLACE TABLE `review_aspects_checked` AS
 WITH answered AS (
-  SELECT `request_hash`, `attempt`, `asked_at`, `run_id`, `model`, `served_model`, `response`, `call_error`, `finish_reason`,
-    sqlenrich_text(`response`) AS `answer`, CASE WHEN `response` IS NULL THEN SUBSTR(`raw`, 1, 500) END AS `unread`
-  FROM `review_aspects_responses` WHERE `request_hash` IN (SELECT `request_hash` FROM `review_aspects_prompts`)
-), parsed AS (SELECT *, sqlenrich_json(`answer`) AS `doc` FROM answered),
-fields AS (
-  SELECT *, `doc`['overall'] AS `doc_overall`, `doc`['aspects'] AS `doc_aspects`,
-    (SELECT MIN(CASE
-       WHEN JSON_TYPE(item) = 'object' AND item['aspect'] IS NULL THEN '02 MISSING_FIELD aspects[].aspect is missing'
-       WHEN JSON_TYPE(item) = 'object' AND item['sentiment'] IS NULL THEN '03 MISSING_FIELD aspects[].sentiment is missing'
-       WHEN JSON_TYPE(item) = 'object' AND item['quote'] IS NULL THEN '04 MISSING_FIELD aspects[].quote is missing'
-       WHEN EXISTS(SELECT 1 FROM UNNEST(JSON_KEYS(item, 1)) AS k WHERE k NOT IN ('aspect', 'sentiment', 'quote'))
-         THEN '05 EXTRA_FIELD aspects[] has a name that is not in the schema'
-       WHEN JSON_TYPE(item) <> 'object' THEN '09 WRONG_TYPE aspects[] is not object'
-       WHEN JSON_TYPE(item['aspect']) <> 'string' THEN '10 WRONG_TYPE aspects[].aspect is not string'
-       WHEN JSON_TYPE(item['sentiment']) <> 'string' THEN '11 WRONG_TYPE aspects[].sentiment is not string'
-       WHEN JSON_TYPE(item['quote']) <> 'string' THEN '12 WRONG_TYPE aspects[].quote is not string'
-       WHEN JSON_VALUE(item['aspect']) NOT IN ('quality', 'durability', 'ease_of_use', 'design', 'size_fit', 'price', 'delivery', 'packaging',
-           'customer_service', 'other') THEN '14 NOT_IN_ENUM aspects[].aspect is none of the allowed values'
-       WHEN JSON_VALUE(item['sentiment']) NOT IN ('positive', 'negative', 'mixed') THEN '15 NOT_IN_ENUM aspects[].sentiment is none of the allowed values'
-       WHEN LENGTH(JSON_VALUE(item['quote'])) < 1 THEN '16 BAD_LENGTH aspects[].quote is shorter than 1'
-       WHEN LENGTH(JSON_VALUE(item['quote'])) > 200 THEN '17 BAD_LENGTH aspects[].quote is longer than 200'
-     END)
-     FROM UNNEST(JSON_QUERY_ARRAY(`doc`['aspects'])) AS item) AS `doc_aspects_fault` FROM parsed
+  SELECT
+    `request_hash`,
+    `attempt`,
+    `asked_at`,
+    `run_id`,
+    `model`,
+    `served_model`,
+    `response`,
+    `call_error`,
+    `finish_reason`,
+    sqlenrich_text(`response`) AS `answer`,
+    CASE WHEN `response` IS NULL THEN SUBSTR(`raw`, 1, 500) END AS `unread`
+  FROM `review_aspects_responses`
+  WHERE
+    `request_hash` IN (SELECT `request_hash` FROM `review_aspects_prompts`)
+), parsed AS (
+  SELECT *, sqlenrich_json(`answer`) AS `doc` FROM answered
+), fields AS (
+  SELECT
+    *,
+    `doc`['overall'] AS `doc_overall`,
+    `doc`['aspects'] AS `doc_aspects`,
+    (
+      SELECT
+        MIN(
+          CASE
+            WHEN JSON_TYPE(item) = 'object' AND item['aspect'] IS NULL
+              THEN '02 MISSING_FIELD aspects[].aspect is missing'
+            WHEN JSON_TYPE(item) = 'object' AND item['sentiment'] IS NULL
+              THEN '03 MISSING_FIELD aspects[].sentiment is missing'
+            WHEN JSON_TYPE(item) = 'object' AND item['quote'] IS NULL
+              THEN '04 MISSING_FIELD aspects[].quote is missing'
+            WHEN EXISTS(
+                SELECT
+                  1
+                FROM UNNEST(JSON_KEYS(item, 1)) AS k
+                WHERE k NOT IN ('aspect', 'sentiment', 'quote')
+              )
+              THEN '05 EXTRA_FIELD aspects[] has a name that is not in the schema'
+            WHEN JSON_TYPE(item) <> 'object'
+              THEN '09 WRONG_TYPE aspects[] is not object'
+            WHEN JSON_TYPE(item['aspect']) <> 'string'
+              THEN '10 WRONG_TYPE aspects[].aspect is not string'
+            WHEN JSON_TYPE(item['sentiment']) <> 'string'
+              THEN '11 WRONG_TYPE aspects[].sentiment is not string'
+            WHEN JSON_TYPE(item['quote']) <> 'string'
+              THEN '12 WRONG_TYPE aspects[].quote is not string'
+            WHEN JSON_VALUE(item['aspect']) NOT IN (
+                'quality',
+                'durability',
+                'ease_of_use',
+                'design',
+                'size_fit',
+                'price',
+                'delivery',
+                'packaging',
+                'customer_service',
+                'other'
+              )
+              THEN '14 NOT_IN_ENUM aspects[].aspect is none of the allowed values'
+            WHEN JSON_VALUE(item['sentiment']) NOT IN ('positive', 'negative', 'mixed')
+              THEN '15 NOT_IN_ENUM aspects[].sentiment is none of the allowed values'
+            WHEN LENGTH(JSON_VALUE(item['quote'])) < 1
+              THEN '16 BAD_LENGTH aspects[].quote is shorter than 1'
+            WHEN LENGTH(JSON_VALUE(item['quote'])) > 200
+              THEN '17 BAD_LENGTH aspects[].quote is longer than 200'
+          END
+        )
+      FROM UNNEST(JSON_QUERY_ARRAY(`doc`['aspects'])) AS item
+    ) AS `doc_aspects_fault`
+  FROM parsed
 ), judged AS (
-  SELECT *, CASE
-    WHEN `call_error` IS NOT NULL THEN 'CALL_ERROR ' || `call_error`
-    WHEN `unread` IS NOT NULL THEN 'UNREADABLE no known place of the answer holds a text: ' || `unread`
-    WHEN COALESCE(TRIM(`answer`, ' \t\r\n'), '') = '' THEN 'NO_RESPONSE the model gave no text'
-    WHEN `doc` IS NULL THEN 'BAD_JSON the text is not one JSON document'
-    WHEN JSON_TYPE(`doc`) <> 'object' THEN 'NOT_OBJECT the JSON document is not an object'
-    WHEN `doc_overall` IS NULL THEN 'MISSING_FIELD overall is missing'
-    WHEN `doc_aspects` IS NULL THEN 'MISSING_FIELD aspects is missing'
-    WHEN `doc_aspects_fault` < '06' THEN SUBSTR(`doc_aspects_fault`, 4)
-    WHEN EXISTS(SELECT 1 FROM UNNEST(JSON_KEYS(`doc`, 1)) AS k WHERE k NOT IN ('overall', 'aspects'))
-      THEN 'EXTRA_FIELD the answer has a name that is not in the schema'
-    WHEN JSON_TYPE(`doc_overall`) <> 'string' THEN 'WRONG_TYPE overall is not string'
-    WHEN JSON_TYPE(`doc_aspects`) <> 'array' THEN 'WRONG_TYPE aspects is not array'
-    WHEN `doc_aspects_fault` < '13' THEN SUBSTR(`doc_aspects_fault`, 4)
-    WHEN JSON_VALUE(`doc_overall`) NOT IN ('positive', 'negative', 'mixed', 'neutral') THEN 'NOT_IN_ENUM overall is none of the allowed values'
-    WHEN `doc_aspects_fault` IS NOT NULL THEN SUBSTR(`doc_aspects_fault`, 4)
-    WHEN ARRAY_LENGTH(JSON_QUERY_ARRAY(`doc_aspects`)) > 10 THEN 'BAD_ITEMS aspects has more than 10 items'
-  END AS `verdict` FROM fields
+  SELECT
+    *,
+    CASE
+      WHEN `call_error` IS NOT NULL THEN 'CALL_ERROR ' || `call_error`
+      WHEN `unread` IS NOT NULL
+        THEN 'UNREADABLE no known place of the answer holds a text: ' || `unread`
+      WHEN COALESCE(TRIM(`answer`, ' \t\r\n'), '') = ''
+        THEN 'NO_RESPONSE the model gave no text'
+      WHEN `doc` IS NULL THEN 'BAD_JSON the text is not one JSON document'
+      WHEN JSON_TYPE(`doc`) <> 'object'
+        THEN 'NOT_OBJECT the JSON document is not an object'
+      WHEN `doc_overall` IS NULL THEN 'MISSING_FIELD overall is missing'
+      WHEN `doc_aspects` IS NULL THEN 'MISSING_FIELD aspects is missing'
+      WHEN `doc_aspects_fault` < '06' THEN SUBSTR(`doc_aspects_fault`, 4)
+      WHEN EXISTS(
+          SELECT
+            1
+          FROM UNNEST(JSON_KEYS(`doc`, 1)) AS k
+          WHERE k NOT IN ('overall', 'aspects')
+        )
+        THEN 'EXTRA_FIELD the answer has a name that is not in the schema'
+      WHEN JSON_TYPE(`doc_overall`) <> 'string'
+        THEN 'WRONG_TYPE overall is not string'
+      WHEN JSON_TYPE(`doc_aspects`) <> 'array'
+        THEN 'WRONG_TYPE aspects is not array'
+      WHEN `doc_aspects_fault` < '13' THEN SUBSTR(`doc_aspects_fault`, 4)
+      WHEN JSON_VALUE(`doc_overall`) NOT IN ('positive', 'negative', 'mixed', 'neutral')
+        THEN 'NOT_IN_ENUM overall is none of the allowed values'
+      WHEN `doc_aspects_fault` IS NOT NULL
+        THEN SUBSTR(`doc_aspects_fault`, 4)
+      WHEN ARRAY_LENGTH(JSON_QUERY_ARRAY(`doc_aspects`)) > 10
+        THEN 'BAD_ITEMS aspects has more than 10 items'
+    END AS `verdict`
+  FROM fields
 ), ranked AS (
-  SELECT *, MAX(`attempt`) OVER (PARTITION BY `request_hash`) AS `attempts`,
-    ROW_NUMBER() OVER (PARTITION BY `request_hash` ORDER BY `verdict` IS NOT NULL, `attempt` DESC, `asked_at`, `run_id`) AS `choice` FROM judged
+  SELECT
+    *,
+    MAX(`attempt`) OVER (PARTITION BY `request_hash`) AS `attempts`,
+    ROW_NUMBER() OVER (
+      PARTITION BY `request_hash`
+      ORDER BY `verdict` IS NOT NULL, `attempt` DESC, `asked_at`, `run_id`
+    ) AS `choice`
+  FROM judged
 )
-SELECT p.`id`, p.`prompt`, p.`request_hash`, r.`response`, r.`answer`, COALESCE(r.`attempts`, 0) AS `_attempts`,
-  COALESCE(r.`served_model`, r.`model`) AS `_model`, r.`asked_at` AS `_asked_at`,
+SELECT
+  p.`id`,
+  p.`prompt`,
+  p.`request_hash`,
+  r.`response`,
+  r.`answer`,
+  COALESCE(r.`attempts`, 0) AS `_attempts`,
+  COALESCE(r.`served_model`, r.`model`) AS `_model`,
+  r.`asked_at` AS `_asked_at`,
   CASE
     WHEN p.`request_hash` IS NULL AND p.`prompt` IS NULL THEN 'BAD_PROMPT'
     WHEN p.`request_hash` IS NULL THEN 'NO_INPUT'
@@ -264,25 +764,60 @@ SELECT p.`id`, p.`prompt`, p.`request_hash`, r.`response`, r.`answer`, COALESCE(
     WHEN r.`verdict` IS NULL THEN NULL
     WHEN r.`finish_reason` = 'length' THEN 'TRUNCATED'
     WHEN r.`finish_reason` IN ('refusal', 'content_filter') THEN 'REFUSED'
-    ELSE REGEXP_EXTRACT(r.`verdict`, '^[^ ]+') END AS `_error`,
+    ELSE REGEXP_EXTRACT(r.`verdict`, '^[^ ]+')
+  END AS `_error`,
   SUBSTR(r.`verdict`, LENGTH(REGEXP_EXTRACT(r.`verdict`, '^[^ ]+')) + 2) AS `_error_detail`,
   COALESCE(r.`answer` <> r.`response`, FALSE) AS `_repaired`
-FROM `review_aspects_prompts` AS p LEFT JOIN ranked AS r ON r.`request_hash` = p.`request_hash` AND r.`choice` = 1;
+FROM `review_aspects_prompts` AS p
+LEFT JOIN ranked AS r
+  ON r.`request_hash` = p.`request_hash` AND r.`choice` = 1;
 
 -- enriched: the accepted rows, typed
 CREATE OR REPLACE TABLE `review_aspects` AS
-WITH accepted AS (SELECT *, sqlenrich_parsed(`answer`) AS `doc` FROM `review_aspects_checked` WHERE `_error` IS NULL)
-SELECT `id`, JSON_VALUE(`doc`['overall']) AS `overall`,
-  ARRAY(SELECT CASE WHEN JSON_TYPE(x0) = 'object'
-    THEN STRUCT(JSON_VALUE(x0['aspect']) AS `aspect`, JSON_VALUE(x0['sentiment']) AS `sentiment`, JSON_VALUE(x0['quote']) AS `quote`)
-  END
-  FROM UNNEST(JSON_QUERY_ARRAY(`doc`['aspects'])) AS x0 WITH OFFSET AS o0 ORDER BY o0) AS `aspects`,
-  `request_hash` AS `_request_hash`, `_model`, '1' AS `_version`, '6ca8453704b1c560' AS `_fingerprint`, `_asked_at` FROM accepted;
+WITH accepted AS (
+  SELECT
+    *,
+    sqlenrich_parsed(`answer`) AS `doc`
+  FROM `review_aspects_checked`
+  WHERE `_error` IS NULL
+)
+SELECT
+  `id`,
+  JSON_VALUE(`doc`['overall']) AS `overall`,
+  ARRAY(
+    SELECT
+      CASE
+        WHEN JSON_TYPE(x0) = 'object'
+          THEN STRUCT(
+            JSON_VALUE(x0['aspect']) AS `aspect`,
+            JSON_VALUE(x0['sentiment']) AS `sentiment`,
+            JSON_VALUE(x0['quote']) AS `quote`
+          )
+      END
+    FROM UNNEST(JSON_QUERY_ARRAY(`doc`['aspects'])) AS x0 WITH OFFSET AS o0
+    ORDER BY o0
+  ) AS `aspects`,
+  `request_hash` AS `_request_hash`,
+  `_model`,
+  '1' AS `_version`,
+  '6ca8453704b1c560' AS `_fingerprint`,
+  `_asked_at`
+FROM accepted;
 
 -- quarantine: the refused rows, each with its reason
 CREATE OR REPLACE TABLE `review_aspects_quarantine` AS
-SELECT `id`, `_error`, `_error_detail`, `_repaired`, `response`, `prompt`, `_attempts`, `request_hash` AS `_request_hash`, `_asked_at`
-FROM `review_aspects_checked` WHERE `_error` IS NOT NULL;
+SELECT
+  `id`,
+  `_error`,
+  `_error_detail`,
+  `_repaired`,
+  `response`,
+  `prompt`,
+  `_attempts`,
+  `request_hash` AS `_request_hash`,
+  `_asked_at`
+FROM `review_aspects_checked`
+WHERE `_error` IS NOT NULL;
 
--- what holds prompts and is read no more
+-- tables of prompts that nothing reads again
 DROP TABLE IF EXISTS `review_aspects_pending`;

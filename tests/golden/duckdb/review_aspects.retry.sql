@@ -1,85 +1,238 @@
 -- review_aspects for duckdb, model chosen by the run, version 1; made by sqlenrich
--- A retry: refused rows of the last run are asked once more; what is accepted is not, and no answer is dropped.
--- It reads the tables of the last run: where the prompt, the model or the source changed, run that script first.
+-- A retry: refused rows of the last run are asked once more, which costs one call each. No accepted
+-- row is asked and no answer is dropped. After a stop run it again: a row that has its new answer
+-- is judged first. It reads the tables of the last run: where the prompt, the model or the source
+-- changed, run that script first.
 -- The model is asked by `sqlenrich retry`, between the responses and the checked step.
 
--- functions of this session: what is needed more than once is written once
-CREATE OR REPLACE TEMP MACRO sqlenrich_text(response) AS  -- repaired: trim, reasoning, fence
-  REGEXP_REPLACE(REGEXP_REPLACE(LTRIM(CASE
-    WHEN CONTAINS(response, '</think>') AND STARTS_WITH(REGEXP_REPLACE(LTRIM(response, E' \t\r\n'), '[ \t\r\n]+$', ''), '<think>')
-      THEN SUBSTRING(response, NULLIF(STRPOS(response, '</think>'), 0) - 1 + 9)
-    ELSE response END, E' \t\r\n'), '[ \t\r\n]+$', ''), '(?s)^```[\w-]*[ \t]*\r?\n[ \t\r\n]*(.*?)[ \t\r\n]*```$', '\1');
-CREATE OR REPLACE TEMP MACRO sqlenrich_json(answer) AS  -- NULL unless it is strict JSON
+-- functions of this session: each expression that is long or needed more than once
+CREATE OR REPLACE TEMP MACRO sqlenrich_text(response) AS
+  -- repaired: trim, reasoning, fence
+  REGEXP_REPLACE(
+    REGEXP_REPLACE(
+      LTRIM(
+        CASE
+          WHEN CONTAINS(response, '</think>')
+            AND STARTS_WITH(
+              REGEXP_REPLACE(LTRIM(response, E' \t\r\n'), '[ \t\r\n]+$', ''),
+              '<think>'
+            )
+            THEN SUBSTRING(response, NULLIF(STRPOS(response, '</think>'), 0) - 1 + 9)
+          ELSE response
+        END,
+        E' \t\r\n'
+      ),
+      '[ \t\r\n]+$',
+      ''
+    ),
+    '(?s)^```[\w-]*[ \t]*\r?\n[ \t\r\n]*(.*?)[ \t\r\n]*```$',
+    '\1'
+  );
+CREATE OR REPLACE TEMP MACRO sqlenrich_is_json(text) AS
+  -- the tokens of JSON (RFC 8259) in an order that it allows; its parser matches brackets
+  REGEXP_FULL_MATCH(
+    text,
+    '[ \t\r\n]*(?:'
+      || '"(?:[^"\\\x00-\x1f]|\\(?:["\\/bfnrt]' /* a string */
+      || '|u(?:[0-9A-Ca-cE-Fe-f][0-9A-Fa-f]{3}|[Dd][0-7][0-9A-Fa-f]{2}' /* \u and a character */
+      || '|[Dd][89ABab][0-9A-Fa-f]{2}\\u[Dd][C-Fc-f][0-9A-Fa-f]{2})))*"' /* \u and a pair of surrogates */
+      || '[ \t\r\n]*:[ \t\r\n]*)?(?:\[[ \t\r\n]*|\{[ \t\r\n]*'
+      || '"(?:[^"\\\x00-\x1f]|\\(?:["\\/bfnrt]' /* a string */
+      || '|u(?:[0-9A-Ca-cE-Fe-f][0-9A-Fa-f]{3}|[Dd][0-7][0-9A-Fa-f]{2}' /* \u and a character */
+      || '|[Dd][89ABab][0-9A-Fa-f]{2}\\u[Dd][C-Fc-f][0-9A-Fa-f]{2})))*"' /* \u and a pair of surrogates */
+      || '[ \t\r\n]*:[ \t\r\n]*)*(?:'
+      || '"(?:[^"\\\x00-\x1f]|\\(?:["\\/bfnrt]' /* a string */
+      || '|u(?:[0-9A-Ca-cE-Fe-f][0-9A-Fa-f]{3}|[Dd][0-7][0-9A-Fa-f]{2}' /* \u and a character */
+      || '|[Dd][89ABab][0-9A-Fa-f]{2}\\u[Dd][C-Fc-f][0-9A-Fa-f]{2})))*"' /* \u and a pair of surrogates */
+      || '|'
+      || '-?(?:0|[1-9][0-9]*)(?:\.[0-9]+)?(?:[eE][+-]?[0-9]+)?' /* a number */
+      || '|true|false|null|\[[ \t\r\n]*\]|\{[ \t\r\n]*\})'
+      || '[ \t\r\n]*(?:[\]}][ \t\r\n]*)*' /* what it closes */
+      || '(?:,[ \t\r\n]*(?:'
+      || '"(?:[^"\\\x00-\x1f]|\\(?:["\\/bfnrt]' /* a string */
+      || '|u(?:[0-9A-Ca-cE-Fe-f][0-9A-Fa-f]{3}|[Dd][0-7][0-9A-Fa-f]{2}' /* \u and a character */
+      || '|[Dd][89ABab][0-9A-Fa-f]{2}\\u[Dd][C-Fc-f][0-9A-Fa-f]{2})))*"' /* \u and a pair of surrogates */
+      || '[ \t\r\n]*:[ \t\r\n]*)?(?:\[[ \t\r\n]*|\{[ \t\r\n]*'
+      || '"(?:[^"\\\x00-\x1f]|\\(?:["\\/bfnrt]' /* a string */
+      || '|u(?:[0-9A-Ca-cE-Fe-f][0-9A-Fa-f]{3}|[Dd][0-7][0-9A-Fa-f]{2}' /* \u and a character */
+      || '|[Dd][89ABab][0-9A-Fa-f]{2}\\u[Dd][C-Fc-f][0-9A-Fa-f]{2})))*"' /* \u and a pair of surrogates */
+      || '[ \t\r\n]*:[ \t\r\n]*)*(?:'
+      || '"(?:[^"\\\x00-\x1f]|\\(?:["\\/bfnrt]' /* a string */
+      || '|u(?:[0-9A-Ca-cE-Fe-f][0-9A-Fa-f]{3}|[Dd][0-7][0-9A-Fa-f]{2}' /* \u and a character */
+      || '|[Dd][89ABab][0-9A-Fa-f]{2}\\u[Dd][C-Fc-f][0-9A-Fa-f]{2})))*"' /* \u and a pair of surrogates */
+      || '|'
+      || '-?(?:0|[1-9][0-9]*)(?:\.[0-9]+)?(?:[eE][+-]?[0-9]+)?' /* a number */
+      || '|true|false|null|\[[ \t\r\n]*\]|\{[ \t\r\n]*\})'
+      || '[ \t\r\n]*(?:[\]}][ \t\r\n]*)*' /* what it closes */
+      || ')*'
+  );
+CREATE OR REPLACE TEMP MACRO sqlenrich_json(answer) AS
+  -- NULL unless it is strict JSON
   CASE
-    WHEN /* deeper than 250 levels */ LENGTH(answer) > 500 AND LENGTH(answer) - LENGTH(REPLACE(REPLACE(answer, '[', ''), '{', '')) > 250
+    /* deeper than 250 levels */
+    WHEN LENGTH(answer) > 500
+      AND LENGTH(answer) - LENGTH(REPLACE(REPLACE(answer, '[', ''), '{', ''))
+        > 250
       AND LIST_REDUCE(
-        LIST_CONCAT([0], LIST_TRANSFORM(REGEXP_EXTRACT_ALL(REGEXP_REPLACE(answer, '"(?:[^"\\]|\\"|\\[^"])*"?|[^"\[\]{}]+', '', 'g'), '[\[{]+|[\]}]+'),
-          LAMBDA b : CASE WHEN LEFT(b, 1) IN ('[', '{') THEN LENGTH(b) ELSE -LENGTH(b) END)),
-        LAMBDA d, b : CASE WHEN d > 250 THEN d ELSE d + b END) > 250 THEN NULL
-    WHEN /* a number of more than 1000 characters */ LENGTH(answer) > 1000 AND REGEXP_MATCHES(answer, '[0-9]{250}')
-      AND REGEXP_MATCHES(REGEXP_REPLACE(answer, '"(?:[^"\\]|\\"|\\[^"])*"?', '', 'g'), '([-+.0-9eE]{250}){4}[-+.0-9eE]') THEN NULL
-    WHEN /* JSON by its grammar */ REGEXP_FULL_MATCH(answer, REPLACE(REPLACE(REPLACE(REPLACE(REPLACE(REPLACE(REPLACE(REPLACE(
-        '<space><piece>(?:,<space><piece>)*', '<piece>', '(?:<name>)?(?:\[<space>|\{<space><name>)*(?:<value>)<space>(?:[\]}]<space>)*'),
-        '<name>', '<string><space>:<space>'), '<value>', '<string>|<number>|true|false|null|\[<space>\]|\{<space>\}'),
-        '<string>', '"(?:[^"\\\x00-\x1f]|\\(?:["\\/bfnrt]|u<unit>))*"'), '<number>', '-?(?:0|[1-9][0-9]*)(?:\.[0-9]+)?(?:[eE][+-]?[0-9]+)?'),
-        '<unit>', '(?:[0-9A-Ca-cE-Fe-f]<hex>{3}|[Dd][0-7]<hex>{2}|[Dd][89ABab]<hex>{2}\\u[Dd][C-Fc-f]<hex>{2})'), '<hex>', '[0-9A-Fa-f]'),
-        '<space>', '[ \t\r\n]*'))
-      AND LEN(LIST_FILTER(JSON_KEYS(TRY_CAST('[' || answer || ']' AS JSON), '$..*'), LAMBDA names : LIST_UNIQUE(names) < LEN(names))) = 0
+        LIST_CONCAT(
+          [0],
+          LIST_TRANSFORM(
+            REGEXP_EXTRACT_ALL(
+              REGEXP_REPLACE(answer, '"(?:[^"\\]|\\"|\\[^"])*"?|[^"\[\]{}]+', '', 'g'),
+              '[\[{]+|[\]}]+'
+            ),
+            LAMBDA b : CASE WHEN LEFT(b, 1) IN ('[', '{') THEN LENGTH(b) ELSE -LENGTH(b) END
+          )
+        ),
+        LAMBDA d, b : CASE WHEN d > 250 THEN d ELSE d + b END
+      ) > 250
+      THEN NULL
+    /* a number of more than 1000 characters */
+    WHEN LENGTH(answer) > 1000
+      AND REGEXP_MATCHES(answer, '[0-9]{250}')
+      AND REGEXP_MATCHES(
+        REGEXP_REPLACE(answer, '"(?:[^"\\]|\\"|\\[^"])*"?', '', 'g'),
+        '([-+.0-9eE]{250}){4}[-+.0-9eE]'
+      )
+      THEN NULL
+    /* JSON by its grammar */
+    WHEN sqlenrich_is_json(answer)
+      AND LEN(
+        LIST_FILTER(
+          JSON_KEYS(TRY_CAST('[' || answer || ']' AS JSON), '$..*'),
+          LAMBDA names : LIST_UNIQUE(names) < LEN(names)
+        )
+      ) = 0
       THEN TRY_CAST(answer AS JSON)
   END;
 
 -- checked: one verdict per row
 CREATE OR REPLACE TABLE "review_aspects_checked" AS
 WITH answered AS (
-  SELECT "request_hash", "attempt", "asked_at", "run_id", "model", "served_model", "response", "call_error", "finish_reason",
+  SELECT
+    "request_hash",
+    "attempt",
+    "asked_at",
+    "run_id",
+    "model",
+    "served_model",
+    "response",
+    "call_error",
+    "finish_reason",
     sqlenrich_text("response") AS "answer"
-  FROM "review_aspects_responses" WHERE "request_hash" IN (SELECT "request_hash" FROM "review_aspects_prompts")
-), parsed AS (SELECT *, sqlenrich_json("answer") AS "doc" FROM answered),
-fields AS (
-  SELECT *, JSON_EXTRACT("doc", ['/overall', '/aspects']) AS "docs", LIST_EXTRACT("docs", 1) AS "doc_overall",
+  FROM "review_aspects_responses"
+  WHERE
+    "request_hash" IN (SELECT "request_hash" FROM "review_aspects_prompts")
+), parsed AS (
+  SELECT *, sqlenrich_json("answer") AS "doc" FROM answered
+), fields AS (
+  SELECT
+    *,
+    JSON_EXTRACT("doc", ['/overall', '/aspects']) AS "docs",
+    LIST_EXTRACT("docs", 1) AS "doc_overall",
     LIST_EXTRACT("docs", 2) AS "doc_aspects",
-    LIST_MIN(LIST_TRANSFORM(JSON_EXTRACT("doc_aspects", '$[*]'), LAMBDA item : CASE
-      WHEN JSON_TYPE(item) = 'OBJECT' AND JSON_EXTRACT(item, '/aspect') IS NULL THEN '02 MISSING_FIELD aspects[].aspect is missing'
-      WHEN JSON_TYPE(item) = 'OBJECT' AND JSON_EXTRACT(item, '/sentiment') IS NULL THEN '03 MISSING_FIELD aspects[].sentiment is missing'
-      WHEN JSON_TYPE(item) = 'OBJECT' AND JSON_EXTRACT(item, '/quote') IS NULL THEN '04 MISSING_FIELD aspects[].quote is missing'
-      WHEN LEN(LIST_FILTER(JSON_KEYS(item), LAMBDA k : k NOT IN ('aspect', 'sentiment', 'quote'))) > 0
-        THEN '05 EXTRA_FIELD aspects[] has a name that is not in the schema'
-      WHEN JSON_TYPE(item) <> 'OBJECT' THEN '09 WRONG_TYPE aspects[] is not object'
-      WHEN JSON_TYPE(item, '/aspect') <> 'VARCHAR' THEN '10 WRONG_TYPE aspects[].aspect is not string'
-      WHEN JSON_TYPE(item, '/sentiment') <> 'VARCHAR' THEN '11 WRONG_TYPE aspects[].sentiment is not string'
-      WHEN JSON_TYPE(item, '/quote') <> 'VARCHAR' THEN '12 WRONG_TYPE aspects[].quote is not string'
-      WHEN JSON_EXTRACT_STRING(item, '/aspect') NOT IN ('quality', 'durability', 'ease_of_use', 'design', 'size_fit', 'price', 'delivery', 'packaging',
-          'customer_service', 'other') THEN '14 NOT_IN_ENUM aspects[].aspect is none of the allowed values'
-      WHEN JSON_EXTRACT_STRING(item, '/sentiment') NOT IN ('positive', 'negative', 'mixed')
-        THEN '15 NOT_IN_ENUM aspects[].sentiment is none of the allowed values'
-      WHEN LENGTH(JSON_EXTRACT_STRING(item, '/quote')) < 1 THEN '16 BAD_LENGTH aspects[].quote is shorter than 1'
-      WHEN LENGTH(JSON_EXTRACT_STRING(item, '/quote')) > 200 THEN '17 BAD_LENGTH aspects[].quote is longer than 200'
-    END)) AS "doc_aspects_fault" FROM parsed
+    LIST_MIN(
+      LIST_TRANSFORM(
+        JSON_EXTRACT("doc_aspects", '$[*]'),
+        LAMBDA item : CASE
+          WHEN JSON_TYPE(item) = 'OBJECT' AND JSON_EXTRACT(item, '/aspect') IS NULL
+            THEN '02 MISSING_FIELD aspects[].aspect is missing'
+          WHEN JSON_TYPE(item) = 'OBJECT' AND JSON_EXTRACT(item, '/sentiment') IS NULL
+            THEN '03 MISSING_FIELD aspects[].sentiment is missing'
+          WHEN JSON_TYPE(item) = 'OBJECT' AND JSON_EXTRACT(item, '/quote') IS NULL
+            THEN '04 MISSING_FIELD aspects[].quote is missing'
+          WHEN LEN(
+              LIST_FILTER(JSON_KEYS(item), LAMBDA k : k NOT IN ('aspect', 'sentiment', 'quote'))
+            ) > 0
+            THEN '05 EXTRA_FIELD aspects[] has a name that is not in the schema'
+          WHEN JSON_TYPE(item) <> 'OBJECT'
+            THEN '09 WRONG_TYPE aspects[] is not object'
+          WHEN JSON_TYPE(item, '/aspect') <> 'VARCHAR'
+            THEN '10 WRONG_TYPE aspects[].aspect is not string'
+          WHEN JSON_TYPE(item, '/sentiment') <> 'VARCHAR'
+            THEN '11 WRONG_TYPE aspects[].sentiment is not string'
+          WHEN JSON_TYPE(item, '/quote') <> 'VARCHAR'
+            THEN '12 WRONG_TYPE aspects[].quote is not string'
+          WHEN JSON_EXTRACT_STRING(item, '/aspect') NOT IN (
+              'quality',
+              'durability',
+              'ease_of_use',
+              'design',
+              'size_fit',
+              'price',
+              'delivery',
+              'packaging',
+              'customer_service',
+              'other'
+            )
+            THEN '14 NOT_IN_ENUM aspects[].aspect is none of the allowed values'
+          WHEN JSON_EXTRACT_STRING(item, '/sentiment') NOT IN ('positive', 'negative', 'mixed')
+            THEN '15 NOT_IN_ENUM aspects[].sentiment is none of the allowed values'
+          WHEN LENGTH(JSON_EXTRACT_STRING(item, '/quote')) < 1
+            THEN '16 BAD_LENGTH aspects[].quote is shorter than 1'
+          WHEN LENGTH(JSON_EXTRACT_STRING(item, '/quote')) > 200
+            THEN '17 BAD_LENGTH aspects[].quote is longer than 200'
+        END
+      )
+    ) AS "doc_aspects_fault"
+  FROM parsed
 ), judged AS (
-  SELECT *, CASE
-    WHEN "call_error" IS NOT NULL THEN 'CALL_ERROR ' || "call_error"
-    WHEN NOT COALESCE(REGEXP_MATCHES("answer", E'[^ \t\r\n]'), FALSE) THEN 'NO_RESPONSE the model gave no text'
-    WHEN "doc" IS NULL THEN 'BAD_JSON the text is not one JSON document'
-    WHEN JSON_TYPE("doc") <> 'OBJECT' THEN 'NOT_OBJECT the JSON document is not an object'
-    WHEN "doc_overall" IS NULL THEN 'MISSING_FIELD overall is missing'
-    WHEN "doc_aspects" IS NULL THEN 'MISSING_FIELD aspects is missing'
-    WHEN "doc_aspects_fault" < '06' THEN SUBSTR("doc_aspects_fault", 4)
-    WHEN LEN(LIST_FILTER(JSON_KEYS("doc"), LAMBDA k : k NOT IN ('overall', 'aspects'))) > 0
-      THEN 'EXTRA_FIELD the answer has a name that is not in the schema'
-    WHEN JSON_TYPE("doc_overall") <> 'VARCHAR' THEN 'WRONG_TYPE overall is not string'
-    WHEN JSON_TYPE("doc_aspects") <> 'ARRAY' THEN 'WRONG_TYPE aspects is not array'
-    WHEN "doc_aspects_fault" < '13' THEN SUBSTR("doc_aspects_fault", 4)
-    WHEN JSON_EXTRACT_STRING("doc_overall", '$') NOT IN ('positive', 'negative', 'mixed', 'neutral') THEN 'NOT_IN_ENUM overall is none of the allowed values'
-    WHEN "doc_aspects_fault" IS NOT NULL THEN SUBSTR("doc_aspects_fault", 4)
-    WHEN CASE WHEN JSON_TYPE("doc_aspects") = 'ARRAY' THEN JSON_ARRAY_LENGTH("doc_aspects") END > 10 THEN 'BAD_ITEMS aspects has more than 10 items'
-  END AS "verdict" FROM fields
+  SELECT
+    *,
+    CASE
+      WHEN "call_error" IS NOT NULL THEN 'CALL_ERROR ' || "call_error"
+      WHEN NOT COALESCE(REGEXP_MATCHES("answer", E'[^ \t\r\n]'), FALSE)
+        THEN 'NO_RESPONSE the model gave no text'
+      WHEN "doc" IS NULL THEN 'BAD_JSON the text is not one JSON document'
+      WHEN JSON_TYPE("doc") <> 'OBJECT'
+        THEN 'NOT_OBJECT the JSON document is not an object'
+      WHEN "doc_overall" IS NULL THEN 'MISSING_FIELD overall is missing'
+      WHEN "doc_aspects" IS NULL THEN 'MISSING_FIELD aspects is missing'
+      WHEN "doc_aspects_fault" < '06' THEN SUBSTR("doc_aspects_fault", 4)
+      WHEN LEN(
+          LIST_FILTER(JSON_KEYS("doc"), LAMBDA k : k NOT IN ('overall', 'aspects'))
+        ) > 0
+        THEN 'EXTRA_FIELD the answer has a name that is not in the schema'
+      WHEN JSON_TYPE("doc_overall") <> 'VARCHAR'
+        THEN 'WRONG_TYPE overall is not string'
+      WHEN JSON_TYPE("doc_aspects") <> 'ARRAY'
+        THEN 'WRONG_TYPE aspects is not array'
+      WHEN "doc_aspects_fault" < '13' THEN SUBSTR("doc_aspects_fault", 4)
+      WHEN JSON_EXTRACT_STRING("doc_overall", '$') NOT IN (
+          'positive',
+          'negative',
+          'mixed',
+          'neutral'
+        )
+        THEN 'NOT_IN_ENUM overall is none of the allowed values'
+      WHEN "doc_aspects_fault" IS NOT NULL
+        THEN SUBSTR("doc_aspects_fault", 4)
+      WHEN CASE
+          WHEN JSON_TYPE("doc_aspects") = 'ARRAY'
+            THEN JSON_ARRAY_LENGTH("doc_aspects")
+        END > 10
+        THEN 'BAD_ITEMS aspects has more than 10 items'
+    END AS "verdict"
+  FROM fields
 ), ranked AS (
-  SELECT *, MAX("attempt") OVER (PARTITION BY "request_hash") AS "attempts",
-    ROW_NUMBER() OVER (PARTITION BY "request_hash" ORDER BY "verdict" IS NOT NULL, "attempt" DESC, "asked_at" NULLS FIRST, "run_id" NULLS FIRST) AS "choice"
+  SELECT
+    *,
+    MAX("attempt") OVER (PARTITION BY "request_hash") AS "attempts",
+    ROW_NUMBER() OVER (
+      PARTITION BY "request_hash"
+      ORDER BY "verdict" IS NOT NULL, "attempt" DESC, "asked_at" NULLS FIRST, "run_id" NULLS FIRST
+    ) AS "choice"
   FROM judged
 )
-SELECT p."id", p."prompt", p."request_hash", r."response", r."answer", COALESCE(r."attempts", 0) AS "_attempts",
-  COALESCE(r."served_model", r."model") AS "_model", r."asked_at" AS "_asked_at",
+SELECT
+  p."id",
+  p."prompt",
+  p."request_hash",
+  r."response",
+  r."answer",
+  COALESCE(r."attempts", 0) AS "_attempts",
+  COALESCE(r."served_model", r."model") AS "_model",
+  r."asked_at" AS "_asked_at",
   CASE
     WHEN p."request_hash" IS NULL AND p."prompt" IS NULL THEN 'BAD_PROMPT'
     WHEN p."request_hash" IS NULL THEN 'NO_INPUT'
@@ -87,100 +240,240 @@ SELECT p."id", p."prompt", p."request_hash", r."response", r."answer", COALESCE(
     WHEN r."verdict" IS NULL THEN NULL
     WHEN r."finish_reason" = 'length' THEN 'TRUNCATED'
     WHEN r."finish_reason" IN ('refusal', 'content_filter') THEN 'REFUSED'
-    ELSE SPLIT_PART(r."verdict", ' ', 1) END AS "_error",
-  SUBSTRING(r."verdict", LENGTH(SPLIT_PART(r."verdict", ' ', 1)) + 2) AS "_error_detail", COALESCE(r."answer" <> r."response", FALSE) AS "_repaired"
-FROM "review_aspects_prompts" AS p LEFT JOIN ranked AS r ON r."request_hash" = p."request_hash" AND r."choice" = 1;
+    ELSE SPLIT_PART(r."verdict", ' ', 1)
+  END AS "_error",
+  SUBSTRING(r."verdict", LENGTH(SPLIT_PART(r."verdict", ' ', 1)) + 2) AS "_error_detail",
+  COALESCE(r."answer" <> r."response", FALSE) AS "_repaired"
+FROM "review_aspects_prompts" AS p
+LEFT JOIN ranked AS r
+  ON r."request_hash" = p."request_hash" AND r."choice" = 1;
 
 -- pending: what is to be asked again, each distinct request once
 CREATE OR REPLACE TABLE "review_aspects_pending" AS
 WITH refused AS (
-  SELECT "request_hash", "_attempts" + 1 AS "attempt",
+  SELECT
+    "request_hash",
+    "_attempts" + 1 AS "attempt",
     CASE
-      WHEN "_error" IN ('BAD_JSON', 'NOT_OBJECT', 'MISSING_FIELD', 'EXTRA_FIELD', 'WRONG_TYPE', 'NOT_IN_ENUM', 'OUT_OF_RANGE', 'BAD_LENGTH',
-          'BAD_PATTERN', 'BAD_ITEMS', 'SCHEMA') THEN "prompt"
-      || E'\n\nYour last answer was refused: '
-      || "_error"
-      || COALESCE(' ' || "_error_detail", '')
-      || '. Answer again, with one JSON object that fits.'
-      ELSE "prompt" END AS "prompt"
+      WHEN "_error" IN (
+          'BAD_JSON',
+          'NOT_OBJECT',
+          'MISSING_FIELD',
+          'EXTRA_FIELD',
+          'WRONG_TYPE',
+          'NOT_IN_ENUM',
+          'OUT_OF_RANGE',
+          'BAD_LENGTH',
+          'BAD_PATTERN',
+          'BAD_ITEMS',
+          'SCHEMA'
+        )
+        THEN "prompt"
+          || E'\n\nYour last answer was refused: '
+          || "_error"
+          || COALESCE(' ' || "_error_detail", '')
+          || '. Answer again, with one JSON object that fits.'
+      ELSE "prompt"
+    END AS "prompt"
   FROM "review_aspects_checked"
-  WHERE "_error" IN ('CALL_ERROR', 'NO_RESPONSE', 'REFUSED', 'BAD_JSON', 'NOT_OBJECT', 'MISSING_FIELD', 'EXTRA_FIELD', 'WRONG_TYPE', 'NOT_IN_ENUM',
-      'OUT_OF_RANGE', 'BAD_LENGTH', 'BAD_PATTERN', 'BAD_ITEMS', 'SCHEMA')
+  WHERE
+    "_error" IN (
+      'CALL_ERROR',
+      'NO_RESPONSE',
+      'REFUSED',
+      'BAD_JSON',
+      'NOT_OBJECT',
+      'MISSING_FIELD',
+      'EXTRA_FIELD',
+      'WRONG_TYPE',
+      'NOT_IN_ENUM',
+      'OUT_OF_RANGE',
+      'BAD_LENGTH',
+      'BAD_PATTERN',
+      'BAD_ITEMS',
+      'SCHEMA'
+    )
     AND "_attempts" < 3
 )
-SELECT DISTINCT "request_hash", "attempt", "prompt",
-  SHA256('77cf7a5339099582aa9aa249c842c1b18ac9baf66a5e5aaebb188967fe732091' || "prompt") AS "sent_hash" FROM refused;
+SELECT DISTINCT
+  "request_hash",
+  "attempt",
+  "prompt",
+  SHA256(
+    '77cf7a5339099582aa9aa249c842c1b18ac9baf66a5e5aaebb188967fe732091'
+      || "prompt"
+  ) AS "sent_hash"
+FROM refused;
 
 -- pending: what was truncated, with 2 times the limit
 CREATE OR REPLACE TABLE "review_aspects_pending" AS
 WITH refused AS (
-  SELECT "request_hash", "_attempts" + 1 AS "attempt", "prompt"
-  FROM "review_aspects_checked" WHERE "_error" IN ('TRUNCATED') AND "_attempts" < 3 AND "_attempts" = 1
+  SELECT
+    "request_hash",
+    "_attempts" + 1 AS "attempt",
+    "prompt"
+  FROM "review_aspects_checked"
+  WHERE
+    "_error" IN ('TRUNCATED') AND "_attempts" < 3 AND "_attempts" = 1
 )
-SELECT DISTINCT "request_hash", "attempt", "prompt",
-  SHA256('a6a5c553872aca9f53fe51313780849b8ce7a60bd0747c66ae18c5dcf9c6a0ab' || "prompt") AS "sent_hash" FROM refused;
+SELECT DISTINCT
+  "request_hash",
+  "attempt",
+  "prompt",
+  SHA256(
+    'a6a5c553872aca9f53fe51313780849b8ce7a60bd0747c66ae18c5dcf9c6a0ab'
+      || "prompt"
+  ) AS "sent_hash"
+FROM refused;
 
 -- pending: what was truncated, with 4 times the limit
 CREATE OR REPLACE TABLE "review_aspects_pending" AS
 WITH refused AS (
-  SELECT "request_hash", "_attempts" + 1 AS "attempt", "prompt"
-  FROM "review_aspects_checked" WHERE "_error" IN ('TRUNCATED') AND "_attempts" < 3 AND "_attempts" = 2
+  SELECT
+    "request_hash",
+    "_attempts" + 1 AS "attempt",
+    "prompt"
+  FROM "review_aspects_checked"
+  WHERE
+    "_error" IN ('TRUNCATED') AND "_attempts" < 3 AND "_attempts" = 2
 )
-SELECT DISTINCT "request_hash", "attempt", "prompt",
-  SHA256('48cc47232b83844c209ddcc7b742e70537e7d5f40b9eb97b3ca2cbaab34c9f74' || "prompt") AS "sent_hash" FROM refused;
+SELECT DISTINCT
+  "request_hash",
+  "attempt",
+  "prompt",
+  SHA256(
+    '48cc47232b83844c209ddcc7b742e70537e7d5f40b9eb97b3ca2cbaab34c9f74'
+      || "prompt"
+  ) AS "sent_hash"
+FROM refused;
 
 -- checked: one verdict per row
 CREATE OR REPLACE TABLE "review_aspects_checked" AS
 WITH answered AS (
-  SELECT "request_hash", "attempt", "asked_at", "run_id", "model", "served_model", "response", "call_error", "finish_reason",
+  SELECT
+    "request_hash",
+    "attempt",
+    "asked_at",
+    "run_id",
+    "model",
+    "served_model",
+    "response",
+    "call_error",
+    "finish_reason",
     sqlenrich_text("response") AS "answer"
-  FROM "review_aspects_responses" WHERE "request_hash" IN (SELECT "request_hash" FROM "review_aspects_prompts")
-), parsed AS (SELECT *, sqlenrich_json("answer") AS "doc" FROM answered),
-fields AS (
-  SELECT *, JSON_EXTRACT("doc", ['/overall', '/aspects']) AS "docs", LIST_EXTRACT("docs", 1) AS "doc_overall",
+  FROM "review_aspects_responses"
+  WHERE
+    "request_hash" IN (SELECT "request_hash" FROM "review_aspects_prompts")
+), parsed AS (
+  SELECT *, sqlenrich_json("answer") AS "doc" FROM answered
+), fields AS (
+  SELECT
+    *,
+    JSON_EXTRACT("doc", ['/overall', '/aspects']) AS "docs",
+    LIST_EXTRACT("docs", 1) AS "doc_overall",
     LIST_EXTRACT("docs", 2) AS "doc_aspects",
-    LIST_MIN(LIST_TRANSFORM(JSON_EXTRACT("doc_aspects", '$[*]'), LAMBDA item : CASE
-      WHEN JSON_TYPE(item) = 'OBJECT' AND JSON_EXTRACT(item, '/aspect') IS NULL THEN '02 MISSING_FIELD aspects[].aspect is missing'
-      WHEN JSON_TYPE(item) = 'OBJECT' AND JSON_EXTRACT(item, '/sentiment') IS NULL THEN '03 MISSING_FIELD aspects[].sentiment is missing'
-      WHEN JSON_TYPE(item) = 'OBJECT' AND JSON_EXTRACT(item, '/quote') IS NULL THEN '04 MISSING_FIELD aspects[].quote is missing'
-      WHEN LEN(LIST_FILTER(JSON_KEYS(item), LAMBDA k : k NOT IN ('aspect', 'sentiment', 'quote'))) > 0
-        THEN '05 EXTRA_FIELD aspects[] has a name that is not in the schema'
-      WHEN JSON_TYPE(item) <> 'OBJECT' THEN '09 WRONG_TYPE aspects[] is not object'
-      WHEN JSON_TYPE(item, '/aspect') <> 'VARCHAR' THEN '10 WRONG_TYPE aspects[].aspect is not string'
-      WHEN JSON_TYPE(item, '/sentiment') <> 'VARCHAR' THEN '11 WRONG_TYPE aspects[].sentiment is not string'
-      WHEN JSON_TYPE(item, '/quote') <> 'VARCHAR' THEN '12 WRONG_TYPE aspects[].quote is not string'
-      WHEN JSON_EXTRACT_STRING(item, '/aspect') NOT IN ('quality', 'durability', 'ease_of_use', 'design', 'size_fit', 'price', 'delivery', 'packaging',
-          'customer_service', 'other') THEN '14 NOT_IN_ENUM aspects[].aspect is none of the allowed values'
-      WHEN JSON_EXTRACT_STRING(item, '/sentiment') NOT IN ('positive', 'negative', 'mixed')
-        THEN '15 NOT_IN_ENUM aspects[].sentiment is none of the allowed values'
-      WHEN LENGTH(JSON_EXTRACT_STRING(item, '/quote')) < 1 THEN '16 BAD_LENGTH aspects[].quote is shorter than 1'
-      WHEN LENGTH(JSON_EXTRACT_STRING(item, '/quote')) > 200 THEN '17 BAD_LENGTH aspects[].quote is longer than 200'
-    END)) AS "doc_aspects_fault" FROM parsed
+    LIST_MIN(
+      LIST_TRANSFORM(
+        JSON_EXTRACT("doc_aspects", '$[*]'),
+        LAMBDA item : CASE
+          WHEN JSON_TYPE(item) = 'OBJECT' AND JSON_EXTRACT(item, '/aspect') IS NULL
+            THEN '02 MISSING_FIELD aspects[].aspect is missing'
+          WHEN JSON_TYPE(item) = 'OBJECT' AND JSON_EXTRACT(item, '/sentiment') IS NULL
+            THEN '03 MISSING_FIELD aspects[].sentiment is missing'
+          WHEN JSON_TYPE(item) = 'OBJECT' AND JSON_EXTRACT(item, '/quote') IS NULL
+            THEN '04 MISSING_FIELD aspects[].quote is missing'
+          WHEN LEN(
+              LIST_FILTER(JSON_KEYS(item), LAMBDA k : k NOT IN ('aspect', 'sentiment', 'quote'))
+            ) > 0
+            THEN '05 EXTRA_FIELD aspects[] has a name that is not in the schema'
+          WHEN JSON_TYPE(item) <> 'OBJECT'
+            THEN '09 WRONG_TYPE aspects[] is not object'
+          WHEN JSON_TYPE(item, '/aspect') <> 'VARCHAR'
+            THEN '10 WRONG_TYPE aspects[].aspect is not string'
+          WHEN JSON_TYPE(item, '/sentiment') <> 'VARCHAR'
+            THEN '11 WRONG_TYPE aspects[].sentiment is not string'
+          WHEN JSON_TYPE(item, '/quote') <> 'VARCHAR'
+            THEN '12 WRONG_TYPE aspects[].quote is not string'
+          WHEN JSON_EXTRACT_STRING(item, '/aspect') NOT IN (
+              'quality',
+              'durability',
+              'ease_of_use',
+              'design',
+              'size_fit',
+              'price',
+              'delivery',
+              'packaging',
+              'customer_service',
+              'other'
+            )
+            THEN '14 NOT_IN_ENUM aspects[].aspect is none of the allowed values'
+          WHEN JSON_EXTRACT_STRING(item, '/sentiment') NOT IN ('positive', 'negative', 'mixed')
+            THEN '15 NOT_IN_ENUM aspects[].sentiment is none of the allowed values'
+          WHEN LENGTH(JSON_EXTRACT_STRING(item, '/quote')) < 1
+            THEN '16 BAD_LENGTH aspects[].quote is shorter than 1'
+          WHEN LENGTH(JSON_EXTRACT_STRING(item, '/quote')) > 200
+            THEN '17 BAD_LENGTH aspects[].quote is longer than 200'
+        END
+      )
+    ) AS "doc_aspects_fault"
+  FROM parsed
 ), judged AS (
-  SELECT *, CASE
-    WHEN "call_error" IS NOT NULL THEN 'CALL_ERROR ' || "call_error"
-    WHEN NOT COALESCE(REGEXP_MATCHES("answer", E'[^ \t\r\n]'), FALSE) THEN 'NO_RESPONSE the model gave no text'
-    WHEN "doc" IS NULL THEN 'BAD_JSON the text is not one JSON document'
-    WHEN JSON_TYPE("doc") <> 'OBJECT' THEN 'NOT_OBJECT the JSON document is not an object'
-    WHEN "doc_overall" IS NULL THEN 'MISSING_FIELD overall is missing'
-    WHEN "doc_aspects" IS NULL THEN 'MISSING_FIELD aspects is missing'
-    WHEN "doc_aspects_fault" < '06' THEN SUBSTR("doc_aspects_fault", 4)
-    WHEN LEN(LIST_FILTER(JSON_KEYS("doc"), LAMBDA k : k NOT IN ('overall', 'aspects'))) > 0
-      THEN 'EXTRA_FIELD the answer has a name that is not in the schema'
-    WHEN JSON_TYPE("doc_overall") <> 'VARCHAR' THEN 'WRONG_TYPE overall is not string'
-    WHEN JSON_TYPE("doc_aspects") <> 'ARRAY' THEN 'WRONG_TYPE aspects is not array'
-    WHEN "doc_aspects_fault" < '13' THEN SUBSTR("doc_aspects_fault", 4)
-    WHEN JSON_EXTRACT_STRING("doc_overall", '$') NOT IN ('positive', 'negative', 'mixed', 'neutral') THEN 'NOT_IN_ENUM overall is none of the allowed values'
-    WHEN "doc_aspects_fault" IS NOT NULL THEN SUBSTR("doc_aspects_fault", 4)
-    WHEN CASE WHEN JSON_TYPE("doc_aspects") = 'ARRAY' THEN JSON_ARRAY_LENGTH("doc_aspects") END > 10 THEN 'BAD_ITEMS aspects has more than 10 items'
-  END AS "verdict" FROM fields
+  SELECT
+    *,
+    CASE
+      WHEN "call_error" IS NOT NULL THEN 'CALL_ERROR ' || "call_error"
+      WHEN NOT COALESCE(REGEXP_MATCHES("answer", E'[^ \t\r\n]'), FALSE)
+        THEN 'NO_RESPONSE the model gave no text'
+      WHEN "doc" IS NULL THEN 'BAD_JSON the text is not one JSON document'
+      WHEN JSON_TYPE("doc") <> 'OBJECT'
+        THEN 'NOT_OBJECT the JSON document is not an object'
+      WHEN "doc_overall" IS NULL THEN 'MISSING_FIELD overall is missing'
+      WHEN "doc_aspects" IS NULL THEN 'MISSING_FIELD aspects is missing'
+      WHEN "doc_aspects_fault" < '06' THEN SUBSTR("doc_aspects_fault", 4)
+      WHEN LEN(
+          LIST_FILTER(JSON_KEYS("doc"), LAMBDA k : k NOT IN ('overall', 'aspects'))
+        ) > 0
+        THEN 'EXTRA_FIELD the answer has a name that is not in the schema'
+      WHEN JSON_TYPE("doc_overall") <> 'VARCHAR'
+        THEN 'WRONG_TYPE overall is not string'
+      WHEN JSON_TYPE("doc_aspects") <> 'ARRAY'
+        THEN 'WRONG_TYPE aspects is not array'
+      WHEN "doc_aspects_fault" < '13' THEN SUBSTR("doc_aspects_fault", 4)
+      WHEN JSON_EXTRACT_STRING("doc_overall", '$') NOT IN (
+          'positive',
+          'negative',
+          'mixed',
+          'neutral'
+        )
+        THEN 'NOT_IN_ENUM overall is none of the allowed values'
+      WHEN "doc_aspects_fault" IS NOT NULL
+        THEN SUBSTR("doc_aspects_fault", 4)
+      WHEN CASE
+          WHEN JSON_TYPE("doc_aspects") = 'ARRAY'
+            THEN JSON_ARRAY_LENGTH("doc_aspects")
+        END > 10
+        THEN 'BAD_ITEMS aspects has more than 10 items'
+    END AS "verdict"
+  FROM fields
 ), ranked AS (
-  SELECT *, MAX("attempt") OVER (PARTITION BY "request_hash") AS "attempts",
-    ROW_NUMBER() OVER (PARTITION BY "request_hash" ORDER BY "verdict" IS NOT NULL, "attempt" DESC, "asked_at" NULLS FIRST, "run_id" NULLS FIRST) AS "choice"
+  SELECT
+    *,
+    MAX("attempt") OVER (PARTITION BY "request_hash") AS "attempts",
+    ROW_NUMBER() OVER (
+      PARTITION BY "request_hash"
+      ORDER BY "verdict" IS NOT NULL, "attempt" DESC, "asked_at" NULLS FIRST, "run_id" NULLS FIRST
+    ) AS "choice"
   FROM judged
 )
-SELECT p."id", p."prompt", p."request_hash", r."response", r."answer", COALESCE(r."attempts", 0) AS "_attempts",
-  COALESCE(r."served_model", r."model") AS "_model", r."asked_at" AS "_asked_at",
+SELECT
+  p."id",
+  p."prompt",
+  p."request_hash",
+  r."response",
+  r."answer",
+  COALESCE(r."attempts", 0) AS "_attempts",
+  COALESCE(r."served_model", r."model") AS "_model",
+  r."asked_at" AS "_asked_at",
   CASE
     WHEN p."request_hash" IS NULL AND p."prompt" IS NULL THEN 'BAD_PROMPT'
     WHEN p."request_hash" IS NULL THEN 'NO_INPUT'
@@ -188,27 +481,57 @@ SELECT p."id", p."prompt", p."request_hash", r."response", r."answer", COALESCE(
     WHEN r."verdict" IS NULL THEN NULL
     WHEN r."finish_reason" = 'length' THEN 'TRUNCATED'
     WHEN r."finish_reason" IN ('refusal', 'content_filter') THEN 'REFUSED'
-    ELSE SPLIT_PART(r."verdict", ' ', 1) END AS "_error",
-  SUBSTRING(r."verdict", LENGTH(SPLIT_PART(r."verdict", ' ', 1)) + 2) AS "_error_detail", COALESCE(r."answer" <> r."response", FALSE) AS "_repaired"
-FROM "review_aspects_prompts" AS p LEFT JOIN ranked AS r ON r."request_hash" = p."request_hash" AND r."choice" = 1;
+    ELSE SPLIT_PART(r."verdict", ' ', 1)
+  END AS "_error",
+  SUBSTRING(r."verdict", LENGTH(SPLIT_PART(r."verdict", ' ', 1)) + 2) AS "_error_detail",
+  COALESCE(r."answer" <> r."response", FALSE) AS "_repaired"
+FROM "review_aspects_prompts" AS p
+LEFT JOIN ranked AS r
+  ON r."request_hash" = p."request_hash" AND r."choice" = 1;
 
 -- enriched: the accepted rows, typed
 CREATE OR REPLACE TABLE "review_aspects" AS
 WITH accepted AS (
-  SELECT *, JSON_TRANSFORM(CAST("answer" AS JSON), '{"overall":"JSON","aspects":"JSON"}') AS "doc"
-  FROM "review_aspects_checked" WHERE "_error" IS NULL
+  SELECT
+    *,
+    JSON_TRANSFORM(CAST("answer" AS JSON), '{"overall":"JSON","aspects":"JSON"}') AS "doc"
+  FROM "review_aspects_checked"
+  WHERE "_error" IS NULL
 )
-SELECT "id", JSON_EXTRACT_STRING(STRUCT_EXTRACT("doc", 'overall'), '$') AS "overall",
-  CASE WHEN JSON_TYPE(STRUCT_EXTRACT("doc", 'aspects')) = 'ARRAY'
-    THEN LIST_TRANSFORM(JSON_EXTRACT(STRUCT_EXTRACT("doc", 'aspects'), '$[*]'), LAMBDA x0 : CASE WHEN JSON_TYPE(x0) = 'OBJECT'
-      THEN {'aspect': JSON_EXTRACT_STRING(x0, '/aspect'), 'sentiment': JSON_EXTRACT_STRING(x0, '/sentiment'), 'quote': JSON_EXTRACT_STRING(x0, '/quote')}
-    END) END AS "aspects",
-  "request_hash" AS "_request_hash", "_model", '1' AS "_version", '6ca8453704b1c560' AS "_fingerprint", "_asked_at" FROM accepted;
+SELECT
+  "id",
+  JSON_EXTRACT_STRING(STRUCT_EXTRACT("doc", 'overall'), '$') AS "overall",
+  CASE
+    WHEN JSON_TYPE(STRUCT_EXTRACT("doc", 'aspects')) = 'ARRAY'
+      THEN LIST_TRANSFORM(
+        JSON_EXTRACT(STRUCT_EXTRACT("doc", 'aspects'), '$[*]'),
+        LAMBDA x0 : CASE
+          WHEN JSON_TYPE(x0) = 'OBJECT'
+            THEN {'aspect': JSON_EXTRACT_STRING(x0, '/aspect'), 'sentiment': JSON_EXTRACT_STRING(x0, '/sentiment'), 'quote': JSON_EXTRACT_STRING(x0, '/quote')}
+        END
+      )
+  END AS "aspects",
+  "request_hash" AS "_request_hash",
+  "_model",
+  '1' AS "_version",
+  '6ca8453704b1c560' AS "_fingerprint",
+  "_asked_at"
+FROM accepted;
 
 -- quarantine: the refused rows, each with its reason
 CREATE OR REPLACE TABLE "review_aspects_quarantine" AS
-SELECT "id", "_error", "_error_detail", "_repaired", "response", "prompt", "_attempts", "request_hash" AS "_request_hash", "_asked_at"
-FROM "review_aspects_checked" WHERE "_error" IS NOT NULL;
+SELECT
+  "id",
+  "_error",
+  "_error_detail",
+  "_repaired",
+  "response",
+  "prompt",
+  "_attempts",
+  "request_hash" AS "_request_hash",
+  "_asked_at"
+FROM "review_aspects_checked"
+WHERE "_error" IS NOT NULL;
 
--- what holds prompts and is read no more
+-- tables of prompts that nothing reads again
 DROP TABLE IF EXISTS "review_aspects_pending";
