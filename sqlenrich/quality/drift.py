@@ -13,7 +13,6 @@ from sqlglot import exp
 from sqlenrich.core.errors import ConfigError, did_you_mean
 from sqlenrich.core.names import column
 from sqlenrich.core.sql import literal
-from sqlenrich.engines import get_engine
 from sqlenrich.plan.compile import compile_plan
 from sqlenrich.plan.drift import ACCEPTED, mark, runs
 from sqlenrich.plan.plan import Plan
@@ -50,7 +49,7 @@ def drift(
     backend.check_before_retry(enrichment)
     with backend:
         relations = {"source": "source", **backend.relations(enrichment.name)}
-        plan = compile_plan(replace(enrichment, keep_all=False), backend.engine, relations, asked_by_client=True)
+        plan = compile_plan(replace(enrichment, keep_all=False), backend.engine.name, relations, asked_by_client=True)
         known = _runs(backend, plan, enrichment.name)
         if accept is not None:
             _accept(backend, plan, known, enrichment.name, accept)
@@ -70,7 +69,7 @@ def _runs(backend: Backend, plan: Plan, name: str) -> list[ProfiledRun]:
 
     Raises ConfigError where there are none.
     """
-    rows = backend.read(plan, runs(get_engine(backend.engine))) if backend.has_profiles(plan) else []
+    rows = backend.read(plan, runs(backend.engine)) if backend.has_profiles(plan) else []
     if not rows:
         raise ConfigError(f"{backend.place} has no profile of a run of {name}: run it first")
     return profiled_runs(rows)
@@ -84,14 +83,14 @@ def _accept(backend: Backend, plan: Plan, known: Sequence[ProfiledRun], name: st
         raise ConfigError(
             f'{backend.place} has no run "{run}"{did_you_mean(run, names)} of {name}; the newest are: {newest}'
         )
-    engine = get_engine(backend.engine)
+    engine = backend.engine
     started = utc(engine, _started(backend, plan, run))
     backend.append_profile(plan, mark(engine, run, started, ACCEPTED))
 
 
 def _started(backend: Backend, plan: Plan, run: str) -> datetime:
     """Give the time of a run, as its profile has it."""
-    engine = get_engine(backend.engine)
+    engine = backend.engine
     query = exp.select(exp.Max(this=column(engine, "started_at"))).from_(symbol("profiles"))
     found = backend.read(plan, query.where(exp.EQ(this=column(engine, "run"), expression=literal(run))))[0][0]
     return found if isinstance(found, datetime) else datetime.fromisoformat(str(found)).replace(tzinfo=UTC)

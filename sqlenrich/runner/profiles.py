@@ -11,7 +11,6 @@ from sqlglot import exp
 from sqlenrich.core.engine import Engine
 from sqlenrich.core.sql import Sql, literal, utc_time
 from sqlenrich.core.types import TIMESTAMP
-from sqlenrich.engines import get_engine
 from sqlenrich.plan.drift import ALARM, COLUMNS, drift, mark
 from sqlenrich.plan.plan import Plan
 from sqlenrich.plan.profiles import profile, profile_fields
@@ -30,13 +29,13 @@ def utc(engine: Engine, moment: datetime) -> Sql:
 
 def store_profile(backend: Backend, plan: Plan, enrichment: Enrichment, run_id: str, started: datetime) -> None:
     """Append the profile of a run that ends to NAME_profiles."""
-    engine = get_engine(backend.engine)
+    engine = backend.engine
     backend.append_profile(plan, profile(enrichment, engine, literal(run_id), utc(engine, started)))
 
 
 def read_drift(backend: Backend, plan: Plan, enrichment: Enrichment) -> Drift:
     """Compare the newest run that has a profile with those before it."""
-    return drift_of(enrichment, backend.read(plan, drift_query(enrichment, get_engine(backend.engine))))
+    return drift_of(enrichment, backend.read(plan, drift_query(enrichment, backend.engine)))
 
 
 def drift_query(enrichment: Enrichment, engine: Engine, compared: int = 1) -> exp.Select:
@@ -88,5 +87,5 @@ def profiled_runs(rows: Iterable[tuple[Any, ...]]) -> list[ProfiledRun]:
 
 def mark_alarm(backend: Backend, plan: Plan, found: Drift, started: datetime) -> None:
     """Write down that a run alarmed: it is no baseline of later runs."""
-    engine = get_engine(backend.engine)
+    engine = backend.engine
     backend.append_profile(plan, mark(engine, found.run, utc(engine, started), ALARM))

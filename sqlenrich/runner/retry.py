@@ -93,7 +93,7 @@ def retry(
             relations["responses"] = last.responses
         plan = compile_plan(
             session.enrichment,
-            backend.engine,
+            backend.engine.name,
             relations,
             model=choice.resolved,
             asked_by_client=not choice.asks_in_sql,
@@ -192,8 +192,8 @@ def same_snapshot(enrichment: Enrichment, last: Snapshot, config: Config, backen
         enrichment = replace(enrichment, key=("_row",))
     if enrichment.keep_all and last.keep is not None:
         enrichment = replace(enrichment, keep=tuple(last.keep), keep_all=False)
-    asked = model_of(enrichment, last, config, backend.engine)
-    if snapshot_digest(enrichment, backend.engine, asked) != last.digest:
+    asked = model_of(enrichment, last, config, backend.engine.name)
+    if snapshot_digest(enrichment, backend.engine.name, asked) != last.digest:
         raise ConfigError(f"{enrichment.place} changed since the last run on {backend.output}: {AGAIN}")
     return enrichment
 
@@ -258,7 +258,7 @@ def calls_of(
     def compiled(reasons: tuple[str, ...], *, answered: bool) -> list[Call]:
         found = compile_retry(
             enrichment,
-            backend.engine,
+            backend.engine.name,
             relations,
             model=choice.resolved,
             reasons=reasons,

@@ -11,7 +11,6 @@ from typing import Any, Unpack
 from sqlenrich.ask.observer import Observer, Stopper
 from sqlenrich.core.endpoint import Endpoint
 from sqlenrich.core.errors import ConfigError, SqlenrichError, raising_first
-from sqlenrich.engines import get_engine
 from sqlenrich.plan.compile import snapshot_digest
 from sqlenrich.plan.plan import Plan
 from sqlenrich.plan.relations import shared_table
@@ -100,7 +99,7 @@ def run(
             check_names_of_runs(backend, session.name)
         plan = session.compile(told.source, told.responses)
         snapshot = Snapshot(
-            digest=snapshot_digest(session.enrichment, backend.engine, choice.own),
+            digest=snapshot_digest(session.enrichment, backend.engine.name, choice.own),
             model=choice.resolved.name,
             asked_for=told.wanted.name,
             mock=told.wanted.mock is not None,
@@ -227,7 +226,7 @@ def check_file(backend: Backend, name: str, file: str | None) -> None:
 
 def check_names_of_runs(backend: Backend, name: str) -> None:
     """Refuse to write over the tables of an enrichment of another name. Raises ConfigError."""
-    folds_names = get_engine(backend.engine).folds_table_names
+    folds_names = backend.engine.folds_table_names
     for other in backend.run_names():
         if other != name and (table := shared_table(name, other, folds_names=folds_names)) is not None:
             raise ConfigError(

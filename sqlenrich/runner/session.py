@@ -43,6 +43,7 @@ from sqlenrich.store.inputs import Input
 if TYPE_CHECKING:  # "import sqlenrich" does not load the HTTP client
     from sqlenrich.llm.throttle.budget import Budget
     from sqlenrich.store.shared_request import SharedRequest
+    from sqlenrich.store.spark.backend import SparkBackend
     from sqlenrich.store.warehouse import WarehouseBackend
 
 
@@ -120,13 +121,11 @@ class Session:
                 ChunkPolicy(self.chunk_rows),
                 self.enrichment.params.get("max_tokens") if self.enrichment.embedding is None else 0,
             )
-        if self.backend.engine == "spark" and self.model.endpoint is not None:
+        if self.backend.has_executors and self.model.endpoint is not None:
             from sqlenrich.ask.executors import ExecutorAsker, SparkChunkPolicy
-            from sqlenrich.store.spark.backend import SparkBackend
 
-            if isinstance(self.backend, SparkBackend):
-                policy = SparkChunkPolicy(self.chunk_rows)
-                return ExecutorAsker(self.backend, plan, self.origin, progress, policy)
+            policy = SparkChunkPolicy(self.chunk_rows)
+            return ExecutorAsker(cast("SparkBackend", self.backend), plan, self.origin, progress, policy)
         from sqlenrich.ask.client import ClientAsker
 
         return ClientAsker(self.backend, plan, self.origin, progress, self._request_changed)
@@ -150,7 +149,7 @@ class Session:
         self.request = shared_request(
             self.enrichment,
             self.model,
-            self.backend.engine,
+            self.backend.engine.name,
             calls,
             self.config.prices,
             plan.responses.request,
@@ -287,7 +286,7 @@ def backend_of(output: Output) -> Backend:
 def choice_of(enrichment: Enrichment, config: Config, wanted: WantedModel, backend: Backend, caps: Caps) -> ModelChoice:
     """Give the model of a run: an endpoint where one is named, else what the backend's own function asks, if any."""
     if backend.asks_in_sql and wanted.endpoint is None:
-        return sql_model(enrichment, backend.engine, config, wanted, new_budget(caps))
+        return sql_model(enrichment, backend.engine.name, config, wanted, new_budget(caps))
     return choose_model(enrichment, config, wanted, new_budget(caps))
 
 

@@ -46,7 +46,7 @@ def compile_source(
         tables["source"] = source.relation
     return enrichment, compile_plan(
         enrichment,
-        backend.engine,
+        backend.engine.name,
         tables,
         model=model,
         source_types=source.types,

@@ -193,7 +193,7 @@ def _usage(backend: WarehouseBackend | SparkBackend, runs: Sequence[_Run], price
         for one in runs
     }
     records, problem = Records({}), None
-    vendor = VENDORS.get(backend.engine)
+    vendor = VENDORS.get(backend.engine.name)
     if isinstance(backend, WarehouseBackend):
         records, problem = vendor_records(backend, calls)
     lines = []
@@ -272,11 +272,11 @@ def _runs(backend: WarehouseBackend | SparkBackend, run: str | None) -> list[_Ru
     ledger, found = backend.named(LEDGER), list[tuple[Any, ...]]()
     if backend.connection.columns(ledger) is not None:
         query = select("run_id", "name", "status", "started_at", "ended_at", "snapshot", "report")
-        query = query.from_(relation(backend.dialect, ledger)).order_by("started_at DESC")
+        query = query.from_(relation(backend.engine, ledger)).order_by("started_at DESC")
         query = query.limit(LAST_RUNS * (1 if isinstance(backend, WarehouseBackend) else LEDGER_LINES))
         if run is not None:
             query = query.where(equals("run_id", run))
-        found = backend.connection.rows(print_sql(backend.dialect, query))
+        found = backend.connection.rows(print_sql(backend.engine, query))
     if not found:
         raise ConfigError(f"{backend.output} holds no run{f' {run}' if run else ''}: sqlenrich run makes one")
     lines = [
@@ -296,9 +296,9 @@ def _statements(backend: WarehouseBackend | SparkBackend, runs: Sequence[_Run]) 
     if backend.connection.columns(table_name) is None:
         return found
     asked = exp.and_(equals("kind", CALL), equals("state", SUBMITTED))
-    query = select("run_id", "statement_id").from_(relation(backend.dialect, table_name))
+    query = select("run_id", "statement_id").from_(relation(backend.engine, table_name))
     query = query.where(asked, _of(runs)).order_by("began_at", "statement_id")
-    for run_id, id in backend.connection.rows(print_sql(backend.dialect, query)):
+    for run_id, id in backend.connection.rows(print_sql(backend.engine, query)):
         found.setdefault(run_id, []).append(str(id))
     return found
 
@@ -313,9 +313,9 @@ def _spent(backend: WarehouseBackend | SparkBackend, runs: Sequence[_Run]) -> di
     for name, own in tables.items():
         if backend.connection.columns(name) is None:  # a run that ended before it asked
             continue
-        query = queries.usage_by_run(relation(backend.dialect, name)).where(_of(own))
+        query = queries.usage_by_run(relation(backend.engine, name)).where(_of(own))
         for run_id, model, answers, failed, uncounted, *counts in backend.connection.rows(
-            print_sql(backend.dialect, query)
+            print_sql(backend.engine, query)
         ):
             tokens = (None if count is None else int(count) for count in counts)
             usage_of_model = ModelUsage(str(model), int(uncounted), *tokens)

@@ -9,6 +9,7 @@ from typing import Any, NamedTuple, Protocol, Self
 
 from sqlglot import exp
 
+from sqlenrich.core.engine import Engine
 from sqlenrich.core.types import Type
 from sqlenrich.llm.messages import Answer, Request
 from sqlenrich.plan.plan import Plan, Step
@@ -123,10 +124,12 @@ class ModelUsage(NamedTuple):
 class Backend(Protocol):
     """Runs the steps of one plan and keeps its tables. Use as a context manager, from one thread."""
 
-    engine: str
-    """The name of the engine whose SQL it runs."""
+    engine: Engine
+    """The engine whose SQL it runs."""
     asks_in_sql: bool
     """Whether a function of its SQL asks a model."""
+    has_executors: bool
+    """Whether processes of its own can ask an endpoint."""
     commits: CommitPolicy
     """When the answers of a client are stored."""
 

@@ -17,7 +17,7 @@ from sqlenrich.store import queries
 class PlannedBackend(Protocol):
     """A database that compiles a query without running it."""
 
-    dialect: Engine
+    engine: Engine
 
     def exists(self, step: Step) -> bool:
         """Tell whether the table of a step is there."""
@@ -33,7 +33,7 @@ class StatementRequests:
     """The requests of a plan on a database. No table is made: each SELECT has the steps before it as its own parts."""
 
     def __init__(self, backend: PlannedBackend, plan: Plan) -> None:
-        self.backend, self.plan, engine = backend, plan, backend.dialect
+        self.backend, self.plan, engine = backend, plan, backend.engine
         call, prompts = plan.responses, plan.step("prompts")
         assert call.pending is not None
         self.found = backend.exists(call)
@@ -64,7 +64,7 @@ class StatementRequests:
 
     def counted(self, count: int) -> tuple[list[tuple[int, int]], str | None]:
         """Give bytes and tokens of a sample of prompts by the warehouse's function, or why it does not count."""
-        engine, asked = self.backend.dialect, self.plan.responses.request
+        engine, asked = self.backend.engine, self.plan.responses.request
         if engine.count_tokens is None or asked is None or asked.embedding is not None:
             return [], f"{engine.name} has no function that counts these tokens"
         size = exp.alias_(queries.byte_length(engine, exp.column("prompt")), "size")

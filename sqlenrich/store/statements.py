@@ -64,15 +64,15 @@ class StatementBackend:
     """
 
     asks_in_sql = False
+    has_executors = False
     commits = CommitPolicy()
 
     def __init__(
         self, connection: Connection, engine: str, schema: str = "", statements: StatementPolicy | None = None
     ) -> None:
         self.statements = statements or StatementPolicy()
-        self.connection, self.engine, self.schema = connection, engine, schema
-        self.dialect: Engine = get_engine(engine)
-        self.ledger = Ledger(connection, self.dialect, self.named(LEDGER))
+        self.connection, self.engine, self.schema = connection, get_engine(engine), schema
+        self.ledger = Ledger(connection, self.engine, self.named(LEDGER))
         self.present: dict[str, Sequence[str]] = {}
         """The tables that the last check has found, each with its columns."""
 
@@ -94,7 +94,7 @@ class StatementBackend:
 
     def as_database(self) -> Database:
         """Return the tables of the open backend, for what reads and writes them without a run."""
-        return StatementDatabase(self.connection, self.dialect, self.schema, self.output)
+        return StatementDatabase(self.connection, self.engine, self.schema, self.output)
 
     def bind(self, enrichment: Enrichment, input: Input) -> Source:
         """Find the source: ``input`` or the header's. Raises ConfigError where it is missing."""
@@ -111,14 +111,14 @@ class StatementBackend:
         if table is None:
             raise ConfigError("which table? Write source: in the header, or give --input")
         try:
-            relation(self.dialect, table)
+            relation(self.engine, table)
         except ValueError as error:
             raise ConfigError(f"{self.place}: the input {error}") from None
         found = self.connection.columns(table)
         if found is None:
             raise ConfigError(f"{self.place}: there is no table {table}, or it can't be read")
         return Source(
-            table, {name: kind or STRING for name, kind in _as_mentioned(self.dialect, found, enrichment).items()}
+            table, {name: kind or STRING for name, kind in _as_mentioned(self.engine, found, enrichment).items()}
         )
 
     def check_before_run(self, enrichment: Enrichment, input: Input) -> None:
@@ -139,7 +139,7 @@ class StatementBackend:
 
     def run_step(self, step: Step) -> None:
         """Make the table of a step afresh."""
-        for sql in create_table_as(self.dialect, step, step.name, step.query):
+        for sql in create_table_as(self.engine, step, step.name, step.query):
             self.connection.execute(sql)
 
     def prepare(
@@ -156,7 +156,7 @@ class StatementBackend:
             self.run_step(prompts)
         self.begin(start, known=True)
         table = plan.relations.table("responses")
-        self.connection.execute(print_sql(self.dialect, create_responses(self.dialect, table, RESPONSES)))
+        self.connection.execute(print_sql(self.engine, create_responses(self.engine, table, RESPONSES)))
         pending = self.refresh(plan, plan.responses, limit, ordered=ordered)
         unanswered = pending if limit is None else self.count([plan.responses])
         return Counts(*self.size(plan), unanswered=unanswered, pending=pending)
@@ -183,9 +183,9 @@ class StatementBackend:
         self.run_step(incoming)
         prompts = plan.step("prompts")
         table, made = plan.relations.table("prompts"), incoming.relations.table("prompts")
-        query = queries.joined_by_key(self.dialect, table, made, incoming.columns, key)
+        query = queries.joined_by_key(self.engine, table, made, incoming.columns, key)
         self.connection.begin()
-        if len(self.dialect.create_table_as(table.copy(), query.copy())) == 1:
+        if len(self.engine.create_table_as(table.copy(), query.copy())) == 1:
             self.run_step(replace(prompts, query=query))
         else:  # the engine drops a table before it makes it again, so that the query could not read it
             joined = plan.bound({"prompts": plan.relations.text_beside("prompts", JOINED)}).step("prompts")
@@ -193,8 +193,8 @@ class StatementBackend:
             self.run_step(replace(prompts, query=exp.select("*").from_(joined.relations.table("prompts"))))
             self.drop(joined.relations.table("prompts"))
         self.connection.commit()
-        counts = queries.joined_rows(self.dialect, table, made, key)
-        given, found = (int(count) for count in self.connection.rows(print_sql(self.dialect, counts, pretty=False))[0])
+        counts = queries.joined_rows(self.engine, table, made, key)
+        given, found = (int(count) for count in self.connection.rows(print_sql(self.engine, counts, pretty=False))[0])
         if given != found:
             raise RunError(
                 f"{self.place}: {prompts.relation} has {found:,} rows with the keys of this input, not {given:,}: "
@@ -237,7 +237,7 @@ class StatementBackend:
 
     def make_pending(self, call: Step, query: exp.Query) -> None:
         """Make the pending relation of a call afresh."""
-        for sql in create_table_as(self.dialect, call, "pending", query):
+        for sql in create_table_as(self.engine, call, "pending", query):
             self.connection.execute(sql)
 
     def judge(self, plan: Plan, *, asked_by: str | None = None) -> None:  # noqa: ARG002
@@ -275,7 +275,7 @@ class StatementBackend:
 
     def drop(self, table: exp.Table) -> None:
         """Drop a table if it is there."""
-        self.connection.execute(print_sql(self.dialect, drop_table(table)))
+        self.connection.execute(print_sql(self.engine, drop_table(table)))
 
     def drop_prompts(self, plan: Plan) -> None:
         """Drop ``prompts`` and ``pending``."""
@@ -325,10 +325,10 @@ class StatementBackend:
 
     def append(self, plan: Plan, answers: Sequence[Answer], origin: Origin) -> None:
         """Store at least one answer and commit."""
-        for part in _parts(self.dialect, answers, self.statements.insert_bytes):
+        for part in _parts(self.engine, answers, self.statements.insert_bytes):
             rows = [_response_row(answer, origin) for answer in part]
-            insert = queries.insert_rows(self.dialect, plan.relations.table("responses"), RESPONSES, rows)
-            self.connection.execute(print_sql(self.dialect, insert, pretty=False))
+            insert = queries.insert_rows(self.engine, plan.relations.table("responses"), RESPONSES, rows)
+            self.connection.execute(print_sql(self.engine, insert, pretty=False))
         self.connection.commit()
 
     # What is counted -------------------------------------------------------------------------------------------------
@@ -362,7 +362,7 @@ class StatementBackend:
 
     def repeated_keys(self, plan: Plan, key: Sequence[str]) -> tuple[int, int, int]:
         """Give the rows, how many of them repeat the key of another row, and how many have a NULL in it."""
-        rows, distinct, nulls = self.rows(plan, queries.repeated_keys(self.dialect, key))[0]
+        rows, distinct, nulls = self.rows(plan, queries.repeated_keys(self.engine, key))[0]
         return int(rows or 0), int(rows or 0) - int(distinct), int(nulls or 0)
 
     def usage(self, plan: Plan, run_id: str) -> list[ModelUsage]:
@@ -434,15 +434,15 @@ class StatementBackend:
     def append_profile(self, plan: Plan, query: exp.Query) -> None:
         """Append lines of a query to NAME_profiles, and commit."""
         table = plan.relations.table("profiles")
-        self.connection.execute(print_sql(self.dialect, create_if_missing(self.dialect, table, PROFILES)))
+        self.connection.execute(print_sql(self.engine, create_if_missing(self.engine, table, PROFILES)))
         # Not INSERT ... SELECT: not every database takes a WITH inside it, and the lines are few.
         lines = [
             (run, _moment(at), field, level, int(count)) for run, at, field, level, count in self.rows(plan, query)
         ]
         for start in range(0, len(lines), PROFILE_LINES):
             part = lines[start : start + PROFILE_LINES]
-            insert = queries.insert_rows(self.dialect, table.copy(), PROFILES, part)
-            self.connection.execute(print_sql(self.dialect, insert, pretty=False))
+            insert = queries.insert_rows(self.engine, table.copy(), PROFILES, part)
+            self.connection.execute(print_sql(self.engine, insert, pretty=False))
         self.connection.commit()
 
     def publish(self, plan: Plan) -> None:

@@ -71,7 +71,7 @@ class _Billed(Protocol):
 
 def _snowflake(backend: WarehouseBackend, calls: Mapping[str, RunCalls]) -> Records:
     """Tokens and credits by the ids of the queries: a row for each hour in which a query ran."""
-    view = relation(backend.dialect, VENDORS["snowflake"].source.value)
+    view = relation(backend.engine, VENDORS["snowflake"].source.value)
     since = _since(backend, "START_TIME", calls, _HOUR)
     ids = [id for one in calls.values() for id in one.statements]
     rows: list[tuple[Any, ...]] = []
@@ -102,7 +102,7 @@ def _bigquery(backend: WarehouseBackend, calls: Mapping[str, RunCalls]) -> Recor
 
 def _databricks(backend: WarehouseBackend, calls: Mapping[str, RunCalls]) -> Records:
     """Units by endpoint and hour: those of the hours in which a run asked."""
-    usage = relation(backend.dialect, VENDORS["databricks"].source.value)
+    usage = relation(backend.engine, VENDORS["databricks"].source.value)
     endpoint = exp.column("endpoint_name", "usage_metadata")
     names = {name for one in calls.values() for model in one.models for name in _endpoints(model)}
     named = exp.In(this=endpoint, expressions=[literal(name) for name in sorted(names)])
@@ -170,12 +170,12 @@ def _by_statement(calls: Mapping[str, RunCalls], amounts: Mapping[str, Mapping[s
 def _since(backend: WarehouseBackend, column: str, calls: Mapping[str, RunCalls], before: timedelta) -> Sql:
     """Give the test of a column for times after the first of the runs began."""
     first = min(one.began for one in calls.values()) - before
-    at = utc_time(first, backend.dialect.sql_type(TIMESTAMP))
+    at = utc_time(first, backend.engine.sql_type(TIMESTAMP))
     return exp.GTE(this=exp.column(column), expression=at)
 
 
 def _rows(backend: WarehouseBackend, query: exp.Query) -> Sequence[tuple[Any, ...]]:
-    return backend.connection.rows(print_sql(backend.dialect, query))
+    return backend.connection.rows(print_sql(backend.engine, query))
 
 
 def _utc(at: datetime | None) -> datetime | None:
@@ -188,6 +188,6 @@ def vendor_records(backend: WarehouseBackend, calls: Mapping[str, RunCalls]) -> 
     if not asked:
         return Records({}), "no statement of these runs asked the model"
     try:
-        return VENDORS[backend.engine].read(backend, asked), None
+        return VENDORS[backend.engine.name].read(backend, asked), None
     except (RunError, KeyError, TypeError, ValueError) as error:  # their columns may be others than documented
         return Records({}), str(error) if isinstance(error, RunError) else f"not as documented: {error!r}"

@@ -101,7 +101,7 @@ class WarehouseBackend(StatementBackend):
         self.statement = JobConnection(self.jobs)
         bound = StatementPolicy(insert_bytes=round(SHARE_OF_STATEMENT * connection.statement_bytes))
         super().__init__(self.statement, connection.engine, schema, statements or bound)
-        self.calls = StatementLedger(JobConnection(self.jobs, "ledger"), self.dialect, self.named(STATEMENTS))
+        self.calls = StatementLedger(JobConnection(self.jobs, "ledger"), self.engine, self.named(STATEMENTS))
         self.lease: Lease | None = None
         self._tried = False
         if isinstance(connection, OverwritingConnection):
@@ -248,7 +248,7 @@ class WarehouseBackend(StatementBackend):
         query = step.relations.bound(step.query)
         assert isinstance(query, exp.Query)
         if self.jobs.repeated(lambda: connection.fits(step.relation, query)):
-            self.connection.execute(overwrite_table(self.dialect, step))
+            self.connection.execute(overwrite_table(self.engine, step))
             return True
         self._keep_policies(connection, step.relation)
         return False
@@ -275,7 +275,7 @@ class WarehouseBackend(StatementBackend):
 
     def _try_rights(self, plan: Plan) -> None:
         """Try what the end of the run does to the tables that are there. Raises ConfigError."""
-        rights = RIGHTS.get(self.engine)
+        rights = RIGHTS.get(self.engine.name)
         if rights is None:
             return
         self._try(plan.responses, rights.answers)
@@ -290,9 +290,9 @@ class WarehouseBackend(StatementBackend):
 
     def _try(self, step: Step, attempts: Sequence[Attempt], first: str = "") -> None:
         """Try statements that change nothing over the table of a step. Raises ConfigError with the right to grant."""
-        rights, name = RIGHTS[self.engine], identifier(self.dialect, first or next(iter(step.columns)))
+        rights, name = RIGHTS[self.engine.name], identifier(self.engine, first or next(iter(step.columns)))
         for attempt in attempts:
-            sql = print_sql(self.dialect, attempt(step.relations.table(step.name), name), pretty=False)
+            sql = print_sql(self.engine, attempt(step.relations.table(step.name), name), pretty=False)
             try:
                 self.connection.execute(sql) if rights.runs else self.check(sql)
             except (TransientError, LeaseLostError):
@@ -317,7 +317,7 @@ class WarehouseBackend(StatementBackend):
 
     def make_pending(self, call: Step, query: exp.Query) -> None:
         """Make the pending relation in the order of its hashes, so that a chunk reads its own part."""
-        for sql in create_pending(self.dialect, call, queries.pending_with_bytes(self.dialect, query)):
+        for sql in create_pending(self.engine, call, queries.pending_with_bytes(self.engine, query)):
             self.connection.execute(sql)
 
     def read_stored(self, plan: Plan, part: RequestRange | None = None) -> None:
@@ -326,20 +326,20 @@ class WarehouseBackend(StatementBackend):
         The first time those of all runs; then those that this run has stored, of all requests or of a range.
         """
         call = plan.responses
-        if not (call.calls_in_sql and call.reading is not None and self.dialect.updates):
+        if not (call.calls_in_sql and call.reading is not None and self.engine.updates):
             return
         if self.lease is None:
-            self.connection.execute(read_answers(self.dialect, call))
+            self.connection.execute(read_answers(self.engine, call))
         elif self._reading is None or self._reading[0] is not call:
-            self.connection.execute(read_answers(self.dialect, call))
-            self._reading = call, RangedReading(self.dialect, call, self._since(), self.lease.run_id)
+            self.connection.execute(read_answers(self.engine, call))
+            self._reading = call, RangedReading(self.engine, call, self._since(), self.lease.run_id)
         else:
             after, upto = ("", queries.AFTER_ALL) if part is None else (part.after, part.upto)
             self.connection.execute(self._reading[1].between(after, upto))
 
     def _since(self) -> queries.Since:
         """Return the time of what this run stores."""
-        return queries.Since(self.dialect, None if self.lease is None else self.lease.since)
+        return queries.Since(self.engine, None if self.lease is None else self.lease.since)
 
     def latencies(self, plan: Plan, run_id: str, shares: Sequence[int]) -> list[int] | None:
         """Give percentiles of a run's latencies in milliseconds; None where the warehouse asks: it tells none."""
@@ -376,7 +376,7 @@ class WarehouseBackend(StatementBackend):
         """Ask the pending requests of a range that have no answer yet in one statement, under the lease."""
         assert self.lease is not None
         if self._asking is None or self._asking[0] is not call:
-            self._asking = call, RangedCall(self.dialect, call, self._since(), self.lease.conditions)
+            self._asking = call, RangedCall(self.engine, call, self._since(), self.lease.conditions)
         text = self._asking[1]
         return self.jobs.ask(
             lambda job_id: text.between(asked.after, asked.upto, job_id), "responses", chunk, tags, self.lease

@@ -118,7 +118,7 @@ def test_a_run_that_has_lost_its_lease_submits_nothing_more() -> None:
     warehouse = Warehouse()
     policy = JobPolicy(first_poll_s=0.0, heartbeat_s=-1.0)
     backend = WarehouseBackend(cast(WarehouseConnection, warehouse), "raw.public", jobs=policy)
-    ledger = StatementLedger(JobConnection(backend.jobs, "ledger"), backend.dialect, "raw.public.ledger")
+    ledger = StatementLedger(JobConnection(backend.jobs, "ledger"), backend.engine, "raw.public.ledger")
     warehouse.rows = lambda _: [("other", "run 2")]  # type: ignore[attr-defined]
     backend.lease, backend.jobs.heartbeat = Lease(ledger, "run 1", "answers", 90.0), backend._renew
     with backend.statement.step("checked"), pytest.raises(LeaseLostError, match="run 2 has taken over these tables"):

@@ -96,8 +96,8 @@ class DuckDBBackend(StatementBackend):
             # While the source is read its names come first: the new table is named in full.
             name, catalog = step.relations.table("prompts").name, self.database.catalog()
             table = exp.table_(name, "main", catalog, quoted=True)
-            for made in self.dialect.create_table_as(table, step.relations.bound(step.query)):
-                self.database.reading(print_sql(self.dialect, made, pretty=False))
+            for made in self.engine.create_table_as(table, step.relations.bound(step.query)):
+                self.database.reading(print_sql(self.engine, made, pretty=False))
         except duckdb.OutOfMemoryException:
             raise
         except duckdb.Error as error:
@@ -156,8 +156,8 @@ class DuckDBBackend(StatementBackend):
             query = select("*").from_(query.subquery("pending")).order_by("prompt")
         pending = plan.relations.table("pending")
         if self.database.is_view(pending.name):  # as dbt makes it
-            self.database.execute(print_sql(self.dialect, exp.Drop(tables=[pending], kind="VIEW"), pretty=False))
-        for sql in create_table_as(self.dialect, call, "pending", query, pretty=False):
+            self.database.execute(print_sql(self.engine, exp.Drop(tables=[pending], kind="VIEW"), pretty=False))
+        for sql in create_table_as(self.engine, call, "pending", query, pretty=False):
             self.database.roomy(partial(self.database.execute, sql))
         return self.number(plan, queries.count_rows("pending"))
 
@@ -198,7 +198,7 @@ class DuckDBBackend(StatementBackend):
                 )  # fmt: skip
                 self.database.execute(plan.relations.line(made))
             if asked_by is None and index == 0:
-                for sql in create_table_as(self.dialect, sliced, "checked", query, pretty=False):
+                for sql in create_table_as(self.engine, sliced, "checked", query, pretty=False):
                     self.database.execute(sql)
             else:
                 rest = exp.Insert(this=symbol("checked"), expression=query)
@@ -218,7 +218,7 @@ class DuckDBBackend(StatementBackend):
     def append_profile(self, plan: Plan, query: exp.Query) -> None:
         """Append lines of a query to NAME_profiles, with more memory where that is needed."""
         table = plan.relations.table("profiles")
-        self.database.execute(print_sql(self.dialect, create_if_missing(self.dialect, table, PROFILES), pretty=False))
+        self.database.execute(print_sql(self.engine, create_if_missing(self.engine, table, PROFILES), pretty=False))
         insert = plan.relations.line(exp.Insert(this=table, expression=query, by_name=True))
         self.database.roomy(partial(self.database.execute, insert))
 

@@ -31,7 +31,7 @@ class ScratchRequests:
         prompts = plan.step("prompts")
         below = exp.LT(this=exp.column("request_hash"), expression=literal(KEPT_BELOW))
         kept = exp.alias_(case((below, exp.column("prompt", "step"))), "kept")
-        backend.run_step(replace(prompts, query=queries.lengths(backend.dialect, prompts).select(kept)))
+        backend.run_step(replace(prompts, query=queries.lengths(backend.engine, prompts).select(kept)))
         backend.refresh(plan, plan.responses)
 
     def rows(self, query: exp.Query) -> list[tuple[Any, ...]]:

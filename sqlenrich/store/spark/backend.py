@@ -81,6 +81,7 @@ class SparkBackend(StatementBackend):
     An answer is durable in the journal, a file of the driver, before it is in its table.
     """
 
+    has_executors = True
     journal: Journal
 
     def __init__(self, place: SparkPlace, policy: SparkPolicy | None = None) -> None:
@@ -215,7 +216,7 @@ class SparkBackend(StatementBackend):
         frame = self.spark.checked(lambda: answer_frame(self.session, rows))
         table = plan.relations.table("responses")
         if doubtful:
-            stored = self.spark.query(print_sql(self.dialect, exp.select("*").from_(table.copy())))
+            stored = self.spark.query(print_sql(self.engine, exp.select("*").from_(table.copy())))
             frame = frame.join(stored, ["request_hash", "attempt", "run_id"], "left_anti").select(*RESPONSES)
         self.tables.append(table, frame.coalesce(1))
 
@@ -300,7 +301,7 @@ class SparkBackend(StatementBackend):
         incoming = plan.bound({"prompts": plan.relations.text_beside("prompts", INCOMING)}).step("prompts")
         self.run_step(incoming)
         made, table = incoming.relations.table("prompts"), plan.relations.table("prompts")
-        self.tables.make(table, queries.joined_by_key(self.dialect, table, made, incoming.columns, key))
+        self.tables.make(table, queries.joined_by_key(self.engine, table, made, incoming.columns, key))
         self.tables.publish([table])
         self.tables.drop(made)
 
