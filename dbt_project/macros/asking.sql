@@ -11,7 +11,7 @@
   insert into {{ answers }} ({{ sqlenrich.asked_columns() | join(', ') }})
   {{ parts[0] -}}
   (select * from {{ asking }} where {{ sqlenrich.within(low, high) }}
-  {%- if target.type == 'duckdb' %} order by request_hash{% endif %})
+  {%- if target.type == 'duckdb' %} order by request_hash{% else %} and {{ sqlenrich.has_lock(answers) }}{% endif %})
   {{- parts[1] }}
 {%- endmacro %}
 

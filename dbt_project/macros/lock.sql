@@ -1,5 +1,6 @@
-{#- One build asks at a time. The lock is a table of one row beside the answers: which build has it, and since when.
-    On DuckDB the database's file is the lock: it admits one process. -#}
+{#- One build asks at a time. The lock is a table of one row beside the answers: which build has it, by the random id of
+    its invocation, and since when, by the clock of the warehouse. Each statement that asks has the condition that the
+    build still has it. On DuckDB the database's file is the lock: it admits one process. -#}
 {% macro lock_of(answers) -%}
   {{ return(answers.incorporate(path={'identifier': answers.identifier ~ '_lock'}, type='table')) }}
 {%- endmacro %}
@@ -19,7 +20,7 @@
       {%- set since, now = found[1] | int, found[3] | int -%}
       {%- set seen = [since, (found[2] or since) | int] | max -%}
       {%- set minutes = var('sqlenrich_lock_minutes', 30) | int -%}
-      {%- if now - seen < minutes * 60 -%}
+      {%- if found[0] != 'nobody' and now - seen < minutes * 60 -%}
         {{ exceptions.raise_compiler_error(
           'sqlenrich: ' ~ answers.identifier ~ ': another build (run ' ~ found[0] ~ ') has been asking for '
           ~ (now - since) // 60 ~ ' minutes, so this one asks nothing: wait until it ends. If it failed or was killed, '
@@ -42,12 +43,19 @@
   {%- endif -%}
 {%- endmacro %}
 
-{#- The build that has the lock; this one where none had it. -#}
+{#- The build that has the lock; ``nobody`` where none has it. -#}
 {% macro lock_holder(answers) -%}
   {%- set lock = sqlenrich.lock_of(answers) -%}
-  {%- do run_query("create table if not exists " ~ lock ~ " as select '" ~ invocation_id ~ "' as run_id, "
+  {%- do run_query("create table if not exists " ~ lock ~ " as select 'nobody' as run_id, "
     ~ sqlenrich.seconds_now() ~ " as since") -%}
-  {{ return(run_query("select run_id from " ~ lock).rows[0][0]) }}
+  {%- set holder = run_query("select run_id from " ~ lock).rows[0][0] -%}
+  {%- if holder == 'nobody' -%}{%- do run_query("drop table if exists " ~ lock) -%}{%- endif -%}
+  {{ return(holder) }}
+{%- endmacro %}
+
+{#- The condition under which a statement of this build may ask. -#}
+{% macro has_lock(answers) -%}
+  exists (select 1 from {{ sqlenrich.lock_of(answers) }} where run_id = '{{ invocation_id }}')
 {%- endmacro %}
 
 {#- Ends a build whose lock another one took. -#}
@@ -56,8 +64,9 @@
     {%- set holder = sqlenrich.lock_holder(answers) -%}
     {%- if holder != invocation_id -%}
       {{ exceptions.raise_compiler_error(
-        'sqlenrich: ' ~ answers.identifier ~ ': another build took the lock (run ' ~ holder
-        ~ '), so this one asks nothing more; what it asked is stored'
+        'sqlenrich: ' ~ answers.identifier ~ ': another build took the lock '
+        ~ ('and has ended' if holder == 'nobody' else '(run ' ~ holder ~ ')')
+        ~ ', so this one asks nothing more; what it asked is stored'
       ) }}
     {%- endif -%}
   {%- endif -%}
@@ -65,7 +74,7 @@
 
 {#- Drops what a build made to ask. Where another build took the lock, it is that build's now. -#}
 {% macro release_lock(answers, asking) -%}
-  {%- set mine = target.type == 'duckdb' or sqlenrich.lock_holder(answers) == invocation_id -%}
+  {%- set mine = target.type == 'duckdb' or sqlenrich.lock_holder(answers) in (invocation_id, 'nobody') -%}
   {%- if mine and asking is not none -%}{%- do run_query("drop table if exists " ~ asking) -%}{%- endif -%}
   {%- if mine and target.type != 'duckdb' -%}
     {%- do run_query("drop table if exists " ~ sqlenrich.lock_of(answers)) -%}

@@ -47,7 +47,6 @@
   {%- for n in range(chunks) -%}
     {%- set low = sqlenrich.hex8(n * 4294967296 // chunks) -%}
     {%- set high = 'g' if loop.last else sqlenrich.hex8((n + 1) * 4294967296 // chunks) -%}
-    {%- if n > 0 -%}{%- do sqlenrich.keep_lock(answers) -%}{%- endif -%}
     {%- if sqlenrich.catches_failures() -%}
       {#- A few requests first: where a wrong setting fails all, few statements show it. -#}
       {%- set few = sqlenrich.hash_at(asking, '', 'g', 3) if n == 0 and requests > 3 else high -%}
@@ -60,6 +59,7 @@
     {{ adapter.commit() }}
     {%- do sqlenrich.read_what_is_unread(answers, prompts, 'read_' ~ n) -%}
     {%- do sqlenrich.check_answered(asking, answers, low, high) -%}
+    {%- do sqlenrich.keep_lock(answers) -%}
     {%- if loop.last or loop.index % (chunks // 100 + 1) == 0 -%}
       {{ log('sqlenrich: ' ~ this.identifier ~ ': ' ~ loop.index ~ ' of ' ~ chunks ~ ' statements done, '
         ~ requests ~ ' requests in all', info=true) }}

@@ -149,7 +149,10 @@ def test_a_variable_chooses_the_model_and_its_dataset(warehouse: Warehouse) -> N
 
 
 def test_two_builds_at_the_same_time(tmp_path: Path) -> None:
-    """The first asks for a long time, the second is refused; a build that fails gives its lock back."""
+    """The first asks for a long time, the second is refused; a build that fails gives its lock back.
+
+    A build whose lock another one takes while a statement asks submits further ones, which ask nothing.
+    """
     with standin("snowflake", tmp_path) as running:
         warehouse = Warehouse(running, copy_consumer(tmp_path / "app", None))
         warehouse.project.write_profile(dev=running.dbt_output())
@@ -161,7 +164,8 @@ def test_two_builds_at_the_same_time(tmp_path: Path) -> None:
         running.set(poison="", delay=600.0)
         before = warehouse.calls()
         command, environment = dbt_command(["build"])
-        first = subprocess.Popen(command, cwd=warehouse.project.folder, env=environment, stdout=subprocess.DEVNULL)
+        pipe = subprocess.PIPE
+        first = subprocess.Popen(command, cwd=warehouse.project.folder, env=environment, stdout=pipe, text=True)
         try:
             while warehouse.calls() < before + 3:  # the first statement asks a few
                 assert first.poll() is None
@@ -170,11 +174,12 @@ def test_two_builds_at_the_same_time(tmp_path: Path) -> None:
             assert "has been asking for" in refused.message["tickets_responses"]
             running.execute(f"UPDATE {running.schema}.tickets_responses_lock SET run_id = 'third'")
             running.set(delay=0.0)
-            assert first.wait(300) == 0
+            told, _ = first.communicate(timeout=300)
         finally:
             first.kill()
             first.wait()
-        assert warehouse.calls() == before + ROWS
-        assert warehouse.count("tickets_responses") == ROWS
+        assert first.returncode == 1
+        assert "another build took the lock (run third), so this one asks nothing more" in " ".join(told.split())
+        assert (warehouse.calls(), warehouse.count("tickets_responses")) == (before + 3, 3)
         # The lock that another build took stays its own.
         assert running.rows("tickets_responses_lock", "run_id") == [("third",)]

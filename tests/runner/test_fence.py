@@ -120,8 +120,8 @@ def test_a_dead_run_whose_process_number_lives_again_holds_nothing_for_longer_th
 
 @pytest.mark.parametrize("mutant", MUTANTS)
 def test_a_recovery_that_lacks_a_part_asks_twice(place: Standin, monkeypatch: pytest.MonkeyPatch, mutant: str) -> None:
-    """It does not wait for the statement of the dead run, which on Databricks' stand-in goes on until this one asks."""
-    die_in_a_statement(place, monkeypatch, 240.0 if place.engine == "databricks" else 6.0)
+    """It does not wait for the statement of the dead run, which goes on until this one asks."""
+    die_in_a_statement(place, monkeypatch, 240.0)
     for (owner, name), value in MUTANTS[mutant].items():
         monkeypatch.setattr(owner, name, value)
     with ThreadPoolExecutor(1) as threads:
