@@ -27,6 +27,7 @@ from sqlenrich.spec.enrichment import Enrichment
 from sqlenrich.spec.loader import enrichment_of
 from sqlenrich.spec.settings import Config
 from sqlenrich.store.base import Backend
+from sqlenrich.store.ledger import AGAIN
 
 SHOWN = 5
 """How many runs a message names."""
@@ -78,7 +79,7 @@ def _runs(backend: Backend, plan: Plan, name: str) -> list[ProfiledRun]:
     """
     rows = backend.read(plan, runs(get_engine(backend.engine))) if backend.has_profiles(plan) else []
     if not rows:
-        raise ConfigError(f"{backend.place} has no profile of a run of {name}: run it first")
+        raise ConfigError(f"{backend.place} has no profile of a run of {name}, which a run stores at its end: {AGAIN}")
     return profiled_runs(rows)
 
 
