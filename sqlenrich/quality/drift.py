@@ -25,6 +25,7 @@ from sqlenrich.runner.setup import set_up
 from sqlenrich.spec.enrichment import Enrichment
 from sqlenrich.spec.settings import Config
 from sqlenrich.store.base import Backend
+from sqlenrich.store.ledger import AGAIN
 
 SHOWN = 5
 """How many runs a message names."""
@@ -71,7 +72,7 @@ def _runs(backend: Backend, plan: Plan, name: str) -> list[ProfiledRun]:
     """
     rows = backend.read(plan, runs(backend.engine)) if backend.has_profiles(plan) else []
     if not rows:
-        raise ConfigError(f"{backend.place} has no profile of a run of {name}: run it first")
+        raise ConfigError(f"{backend.place} has no profile of a run of {name}, which a run stores at its end: {AGAIN}")
     return profiled_runs(rows)
 
 

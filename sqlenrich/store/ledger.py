@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from datetime import datetime
 from typing import Any
 
@@ -41,15 +41,28 @@ class Ledger:
     connection: Connection
     engine: Engine
     table: str
+    _begun: set[str] = field(default_factory=set)
+    """The runs of this process."""
 
     def begin(self, start: RunStart, *, known: bool) -> None:
         """Write a run's line, or again: with the snapshot where it is ``known``."""
         self._create()
         self.connection.begin()
-        self._execute(exp.Delete(this=self._table(), where=exp.Where(this=equals("run_id", start.run_id))))
+        if start.run_id in self._begun:
+            self._execute(exp.Delete(this=self._table(), where=exp.Where(this=equals("run_id", start.run_id))))
+        else:
+            self._end_killed(start)
+            self._begun.add(start.run_id)
         snapshot = json.dumps(asdict(start.snapshot)) if known else None
         line = (start.run_id, start.name, start.at.replace(tzinfo=None), None, "started", None, snapshot, start.request)
         self._execute(insert_rows(self.engine, self._table(), COLUMNS, [line]))
+
+    def _end_killed(self, start: RunStart) -> None:
+        """Complete the lines of runs whose processes were killed: no other run of it asks beside this one."""
+        ended = utc_time(start.at, self.engine.sql_type(TIMESTAMP))
+        unended = exp.Is(this=exp.column("ended_at"), expression=exp.Null())
+        where = exp.and_(equals("name", start.name), unended)
+        self._execute(exp.update(self._table(), {"ended_at": ended, "status": literal("failed")}, where=where))
 
     def record(self, start: RunStart, status: str, facts: Mapping[str, Any]) -> None:
         """Complete a run's line."""

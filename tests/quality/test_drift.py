@@ -368,7 +368,7 @@ def test_without_the_key_only_the_command_alarms(tmp_path: Path) -> None:
         ("", (), "of which runs? Give --output out.duckdb, or --target"),
         ("", ("--output", "none.duckdb"), "none.duckdb holds no run of intent: run it first"),
         ("run", ("--output", "o.duckdb", "--accept", "x"), 'has no run "x" of intent; the newest are: 20'),
-        ("CREATE TABLE t (a INT)", ("--output", "o.duckdb"), "has no profile of a run of intent: run it first"),
+        ("CREATE TABLE t (a INT)", ("--output", "o.duckdb"), "of intent, which a run stores at its end: run it again"),
         ("CREATE TABLE intent_profiles (run VARCHAR)", ("--output", "o.duckdb"),
          "was made by another version of sqlenrich; give another --output"),
     ],

@@ -197,5 +197,7 @@ def kill_often(folder: Path, data: Path, calm: Calm, kills: int, chance: random.
     }
     if last.status == 0:
         found = tables(output)
+        open_lines = rows(output, "SELECT count(*) FROM _sqlenrich_runs WHERE status = 'started' OR ended_at IS NULL")
+        checks["a killed run has no last line in the ledger"] = open_lines == [(0,)]
         checks |= {f"{name} is not that of the undisturbed run": found[name] == calm.tables[name] for name in found}
     return Outcome(distinct, done, again, last, [problem for problem, fine in checks.items() if not fine])
