@@ -35,9 +35,13 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 
 
 def group(item: pytest.Item) -> str | None:
-    """Give the name of the tests that one worker runs, since what they share takes long to start: a stand-in, Spark."""
+    """Give the name of the tests that one worker runs, since what they share takes long to start: a stand-in, Spark.
+
+    dbt's builds on a stand-in are a group of their own: the longest group bounds the time of all tests.
+    """
     if "standins" in getattr(item, "fixturenames", ()):
-        return next((engine for engine in MODULES if engine in item.nodeid), None)
+        engine = next((engine for engine in MODULES if engine in item.nodeid), None)
+        return f"{engine} of dbt" if engine and item.path.parent.name == "dbt" else engine
     return "spark" if item.get_closest_marker("spark") is not None else None
 
 

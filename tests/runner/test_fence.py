@@ -20,7 +20,7 @@ from sqlenrich.store.jobs import JobRunner
 from sqlenrich.store.statement_ledger import Lease, StatementLedger
 from sqlenrich.store.warehouse import WarehouseBackend
 from tests.support.warehouse_runs import REQUESTS, ROWS, Recorder, quick_run, start_quick
-from tests.support.warehouses import SECRET, Standin
+from tests.support.warehouses import MODULES, SECRET, Standin
 
 LEDGER = "_sqlenrich_statements"
 
@@ -144,7 +144,7 @@ def die_in_a_statement(place: Standin, monkeypatch: pytest.MonkeyPatch, seconds:
         monkeypatch.setattr(connection, "running", NONE)
 
 
-@pytest.mark.parametrize("warehouse", ["bigquery", "databricks"], indirect=True)
+@pytest.mark.parametrize("warehouse", ["bigquery"], indirect=True)
 def test_a_runner_that_repeats_a_submission_asks_twice(place: Standin, monkeypatch: pytest.MonkeyPatch) -> None:
     """What the test of lost submissions is for: here nothing is looked for, and each submission may ask.
 
@@ -191,7 +191,11 @@ def test_a_submission_whose_answer_was_lost_is_asked_once(place: Standin) -> Non
     assert place.rows("tickets", "id") == [(row["id"],) for row in ROWS]
 
 
-@pytest.mark.parametrize(("faults", "most"), [(1, REQUESTS + 10), (4, REQUESTS + 5), (1, 1000)])
+@pytest.mark.parametrize(
+    ("warehouse", "faults", "most"),
+    [*((name, 1, 1000) for name in MODULES), ("snowflake", 1, REQUESTS + 10), ("snowflake", 4, REQUESTS + 5)],
+    indirect=["warehouse"],
+)
 def test_what_a_failed_statement_asked_counts(place: Standin, faults: int, most: int) -> None:
     place.once(*["asked"] * faults)
     report = quick_run(place, chunk_rows=12, max_calls=most)

@@ -22,7 +22,7 @@ from sqlenrich.store.warehouse import WarehouseBackend
 from tests.support.endpoint import ScriptedEndpoint
 from tests.support.runs import rows as duckdb_rows
 from tests.support.warehouse_runs import REQUESTS, ROWS, enrich, quick_run, start
-from tests.support.warehouses import Standin
+from tests.support.warehouses import MODULES, Standin
 
 FAILURES = {"bad_json": 0.2, "missing_field": 0.1}
 COLUMNS = ("id", "channel", "intent", "urgency")
@@ -186,6 +186,7 @@ def test_a_request_that_fails_its_statement_is_one_row(place: Standin) -> None:
     assert len(place.prompts()) <= report.calls <= 3 * REQUESTS
 
 
+@pytest.mark.parametrize("warehouse", ["snowflake"], indirect=True)
 def test_a_cap_holds_although_requests_fail_their_statements(place: Standin) -> None:
     place.set(poison="text 1")  # and 10 to 19
     report = quick_run(place, chunk_rows=20, max_calls=REQUESTS + 5)
@@ -193,6 +194,7 @@ def test_a_cap_holds_although_requests_fail_their_statements(place: Standin) -> 
     assert report.stopped_at == "max_calls"
 
 
+@pytest.mark.parametrize("warehouse", ["snowflake", "bigquery"], indirect=True)
 def test_enrichments_that_would_write_each_others_tables(place: Standin) -> None:
     """BigQuery's tables may differ by the case of their names."""
     enrich(place)
@@ -221,6 +223,7 @@ def test_what_can_t_run_is_told_before_anything_is_asked(place: Standin) -> None
     assert place.rows("tickets", "note") == [("not ours",)]
 
 
+@pytest.mark.parametrize("warehouse", ["snowflake"], indirect=True)
 def test_a_target_names_the_place(place: Standin) -> None:
     database, _, schema = place.schema.rpartition(".")
     target: Mapping[str, str] = {"engine": place.engine, "profile": "standin", "database": database, "schema": schema}
@@ -234,7 +237,12 @@ def test_a_target_names_the_place(place: Standin) -> None:
     assert len(place.rows("shared", "request_hash")) == REQUESTS
 
 
-@pytest.mark.parametrize("client", [False, True], ids=["the own function", "a client"])
+@pytest.mark.parametrize(
+    ("warehouse", "client"),
+    [("snowflake", False), *((name, True) for name in MODULES)],
+    indirect=["warehouse"],
+    ids=lambda value: value if isinstance(value, str) else "a client" if value else "the own function",
+)
 def test_a_run_ends_where_all_first_answers_are_refused(place: Standin, client: bool) -> None:
     place.set(answers_fail={"bad_json": 1.0})
     with ScriptedEndpoint(content="Sure: {}") as server:
@@ -244,6 +252,7 @@ def test_a_run_ends_where_all_first_answers_are_refused(place: Standin, client: 
     assert report.to_text().count("  BAD_JSON: the text is not one JSON document: ") == 2
 
 
+@pytest.mark.parametrize("warehouse", ["snowflake"], indirect=True)
 def test_statements_are_lines_of_a_table_and_no_part_of_the_report_that_is_stored(place: Standin) -> None:
     """A report of thousands of statements would be longer than a warehouse takes in one statement."""
     report = quick_run(place, chunk_rows=6)

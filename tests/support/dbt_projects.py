@@ -48,7 +48,9 @@ class DbtProject:
         with warnings.catch_warnings(), chdir(self.folder):
             warnings.simplefilter("ignore")  # dbt's own
             from dbt.cli.main import dbtRunner
+            from dbt_common.tests import enable_test_caching
 
+            enable_test_caching()  # dbt's own: each command with other variables parses the same macros again
             done = dbtRunner().invoke(["--quiet", *arguments, "--vars", json.dumps(variables)])
         if (duckdb_adapter := sys.modules.get("dbt.adapters.duckdb.connections")) is not None:
             # An open database would serve the next project too, since its path is relative.
