@@ -41,10 +41,15 @@ WITH rendered AS (
       || '\n</transcript>' AS `prompt`,
     TRIM(BOTH ' \t\r\n' FROM COALESCE(`transcript`, '')) = '' AS `_no_input`
   FROM {{ source }} AS source
-  WHERE CASE
-      WHEN STARTSWITH(TYPEOF(`direction`), 'timestamp') OR STARTSWITH(TYPEOF(`transcript`), 'timestamp')
-        THEN RAISE_ERROR('call_summary: direction or transcript is a timestamp; write columns: {NAME: timestamp}')
-      ELSE TRUE END
+  WHERE
+    CASE
+      WHEN STARTSWITH(TYPEOF(`direction`), 'timestamp')
+        OR STARTSWITH(TYPEOF(`transcript`), 'timestamp')
+        THEN RAISE_ERROR(
+          'call_summary: direction or transcript is a timestamp; write columns: {NAME: timestamp}'
+        )
+      ELSE TRUE
+    END
 )
 SELECT
   `id`,
@@ -65,10 +70,14 @@ WITH rendered AS (
       || '\n</transcript>' AS prompt,
     TRIM(COALESCE(transcript, ''), ' \t\r\n') = '' AS _no_input
   FROM {{ source }} AS source
-  WHERE CASE
-      WHEN STARTSWITH(TYPEOF(TO_VARIANT(direction)), 'TIMESTAMP') OR STARTSWITH(TYPEOF(TO_VARIANT(transcript)), 'TIMESTAMP')
-        THEN CAST('call_summary: direction or transcript is a timestamp; write columns: {NAME: timestamp}: ' || TYPEOF(TO_VARIANT(direction)) AS BOOLEAN)
-      ELSE TRUE END
+  WHERE
+    CASE
+      WHEN STARTSWITH(TYPEOF(TO_VARIANT(direction)), 'TIMESTAMP')
+        OR STARTSWITH(TYPEOF(TO_VARIANT(transcript)), 'TIMESTAMP')
+        THEN CAST('call_summary: direction or transcript is a timestamp; write columns: {NAME: timestamp}: '
+          || TYPEOF(TO_VARIANT(direction)) AS BOOLEAN)
+      ELSE TRUE
+    END
 )
 SELECT
   id,
@@ -89,10 +98,15 @@ WITH rendered AS (
       || '\n</transcript>' AS `prompt`,
     TRIM(COALESCE(`transcript`, ''), ' \t\r\n') = '' AS `_no_input`
   FROM {{ source }} AS source
-  WHERE CASE
-      WHEN REGEXP_CONTAINS(FORMAT('%T', `direction`), '^(TIMESTAMP|DATETIME) ') OR REGEXP_CONTAINS(FORMAT('%T', `transcript`), '^(TIMESTAMP|DATETIME) ')
-        THEN ERROR('call_summary: direction or transcript is a timestamp; write columns: {NAME: timestamp}')
-      ELSE TRUE END
+  WHERE
+    CASE
+      WHEN REGEXP_CONTAINS(FORMAT('%T', `direction`), '^(TIMESTAMP|DATETIME) ')
+        OR REGEXP_CONTAINS(FORMAT('%T', `transcript`), '^(TIMESTAMP|DATETIME) ')
+        THEN ERROR(
+          'call_summary: direction or transcript is a timestamp; write columns: {NAME: timestamp}'
+        )
+      ELSE TRUE
+    END
 )
 SELECT
   `id`,
@@ -115,10 +129,15 @@ WITH rendered AS (
       || '\n</transcript>' AS `prompt`,
     TRIM(BOTH ' \t\r\n' FROM COALESCE(`transcript`, '')) = '' AS `_no_input`
   FROM {{ source }} AS source
-  WHERE CASE
-      WHEN STARTSWITH(TYPEOF(`direction`), 'timestamp') OR STARTSWITH(TYPEOF(`transcript`), 'timestamp')
-        THEN RAISE_ERROR('call_summary: direction or transcript is a timestamp; write columns: {NAME: timestamp}')
-      ELSE TRUE END
+  WHERE
+    CASE
+      WHEN STARTSWITH(TYPEOF(`direction`), 'timestamp')
+        OR STARTSWITH(TYPEOF(`transcript`), 'timestamp')
+        THEN RAISE_ERROR(
+          'call_summary: direction or transcript is a timestamp; write columns: {NAME: timestamp}'
+        )
+      ELSE TRUE
+    END
 )
 SELECT
   `id`,
@@ -139,10 +158,15 @@ WITH rendered AS (
       || E'\n</transcript>' AS "prompt",
     TRIM(COALESCE("transcript", ''), E' \t\r\n') = '' AS "_no_input"
   FROM {{ source }} AS source
-  WHERE CASE
-      WHEN STARTS_WITH(TYPEOF("direction"), 'TIMESTAMP') OR STARTS_WITH(TYPEOF("transcript"), 'TIMESTAMP')
-        THEN ERROR('call_summary: direction or transcript is a timestamp; write columns: {NAME: timestamp}')
-      ELSE TRUE END
+  WHERE
+    CASE
+      WHEN STARTS_WITH(TYPEOF("direction"), 'TIMESTAMP')
+        OR STARTS_WITH(TYPEOF("transcript"), 'TIMESTAMP')
+        THEN ERROR(
+          'call_summary: direction or transcript is a timestamp; write columns: {NAME: timestamp}'
+        )
+      ELSE TRUE
+    END
 )
 SELECT
   "id",
@@ -496,8 +520,7 @@ WITH answered AS (
               ELSE -CHAR_LENGTH(b)
             END
           END
-        )
-          > 250
+        ) > 250
         THEN NULL
       /* a number of more than 1000 characters */
       WHEN OCTET_LENGTH(`answer`) > 1000
@@ -754,8 +777,7 @@ WITH answered AS (
             WHEN d > 250 THEN d
             ELSE d + CASE WHEN CAST(b AS VARCHAR) IN ('[', '{') THEN 1 ELSE -1 END
           END
-        )
-          > 250
+        ) > 250
         THEN NULL
       /* a number of more than 1000 characters */
       WHEN LENGTH(answer) > 1000
@@ -818,8 +840,7 @@ WITH answered AS (
               THEN '04 MISSING_FIELD action_items[].what is missing'
             WHEN ARRAY_SIZE(
                 ARRAY_EXCEPT(OBJECT_KEYS(AS_OBJECT(item)), ARRAY_CONSTRUCT('who', 'what'))
-              )
-                > 0
+              ) > 0
               THEN '05 EXTRA_FIELD action_items[] has a name that is not in the schema'
             WHEN TYPEOF(item) <> 'OBJECT'
               THEN '10 WRONG_TYPE action_items[] is not object'
@@ -982,21 +1003,21 @@ WITH answered AS (
     CASE
       /* deeper than 250 levels */
       WHEN LENGTH(`answer`) > 500
-        AND LENGTH(`answer`) - LENGTH(REPLACE(REPLACE(`answer`, '[', ''), '{', ''))
-          > 250
+        AND LENGTH(`answer`)
+          - LENGTH(REPLACE(REPLACE(`answer`, '[', ''), '{', '')) > 250
         AND (
           SELECT
             MAX(d)
           FROM (
             SELECT
-              SUM(CASE WHEN LEFT(b, 1) IN ('[', '{') THEN LENGTH(b) ELSE -LENGTH(b) END) OVER (ORDER BY o) AS d
+              SUM(CASE WHEN LEFT(b, 1) IN ('[', '{') THEN LENGTH(b) ELSE -LENGTH(b) END)
+                OVER (ORDER BY o) AS d
             FROM UNNEST(REGEXP_EXTRACT_ALL(
               REGEXP_REPLACE(`answer`, '"(?:[^"\\\\]|\\\\"|\\\\[^"])*"?|[^"\\[\\]{}]+', ''),
               '[\\[{]+|[\\]}]+'
             )) AS b WITH OFFSET AS o
           ) AS depths
-        )
-          > 250
+        ) > 250
         THEN NULL
       /* a number of more than 1000 characters */
       WHEN LENGTH(`answer`) > 1000
@@ -1033,7 +1054,9 @@ WITH answered AS (
                           REGEXP_REPLACE(t, '[0-9].*', '1.7976931348623157e308'),
                           t
                         ) AS put
-                      FROM UNNEST(REGEXP_EXTRACT_ALL(`answer`, '"(?:[^"\\\\]|\\\\.)*"|-?[0-9][-+.0-9eE]*|[^-"0-9]+|[-"]')) AS t WITH OFFSET AS o
+                      FROM UNNEST(
+                        REGEXP_EXTRACT_ALL(`answer`, '"(?:[^"\\\\]|\\\\.)*"|-?[0-9][-+.0-9eE]*|[^-"0-9]+|[-"]')
+                      ) AS t WITH OFFSET AS o
                     ) AS tokens
                   )
                 ELSE `answer`
@@ -1239,8 +1262,7 @@ WITH answered AS (
               ELSE -CHAR_LENGTH(b)
             END
           END
-        )
-          > 250
+        ) > 250
         THEN NULL
       /* a number of more than 1000 characters */
       WHEN OCTET_LENGTH(`answer`) > 1000
@@ -1443,8 +1465,8 @@ WITH answered AS (
     CASE
       /* deeper than 250 levels */
       WHEN LENGTH("answer") > 500
-        AND LENGTH("answer") - LENGTH(REPLACE(REPLACE("answer", '[', ''), '{', ''))
-          > 250
+        AND LENGTH("answer")
+          - LENGTH(REPLACE(REPLACE("answer", '[', ''), '{', '')) > 250
         AND LIST_REDUCE(
           LIST_CONCAT(
             [0],
@@ -1457,8 +1479,7 @@ WITH answered AS (
             )
           ),
           LAMBDA d, b : CASE WHEN d > 250 THEN d ELSE d + b END
-        )
-          > 250
+        ) > 250
         THEN NULL
       /* a number of more than 1000 characters */
       WHEN LENGTH("answer") > 1000
@@ -1730,7 +1751,9 @@ WITH accepted AS (
                   REGEXP_REPLACE(t, '[0-9].*', '1.7976931348623157e308'),
                   t
                 ) AS put
-              FROM UNNEST(REGEXP_EXTRACT_ALL(`answer`, '"(?:[^"\\\\]|\\\\.)*"|-?[0-9][-+.0-9eE]*|[^-"0-9]+|[-"]')) AS t WITH OFFSET AS o
+              FROM UNNEST(
+                REGEXP_EXTRACT_ALL(`answer`, '"(?:[^"\\\\]|\\\\.)*"|-?[0-9][-+.0-9eE]*|[^-"0-9]+|[-"]')
+              ) AS t WITH OFFSET AS o
             ) AS tokens
           )
         ELSE `answer`
@@ -1750,7 +1773,9 @@ SELECT
         WHEN JSON_TYPE(x0) = 'object'
           THEN STRUCT(JSON_VALUE(x0['who']) AS `who`, JSON_VALUE(x0['what']) AS `what`)
       END
-    FROM UNNEST(JSON_QUERY_ARRAY(`doc`['action_items'])) AS x0 WITH OFFSET AS o0
+    FROM UNNEST(
+      JSON_QUERY_ARRAY(`doc`['action_items'])
+    ) AS x0 WITH OFFSET AS o0
     ORDER BY o0
   ) AS `action_items`,
   `request_hash` AS `_request_hash`,

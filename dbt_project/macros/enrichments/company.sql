@@ -45,10 +45,16 @@ WITH rendered AS (
       || '\n</company>' AS `prompt`,
     TRIM(BOTH ' \t\r\n' FROM COALESCE(`about`, '')) = '' AS `_no_input`
   FROM {{ source }} AS source
-  WHERE CASE
-      WHEN STARTSWITH(TYPEOF(`name`), 'timestamp') OR STARTSWITH(TYPEOF(`website`), 'timestamp') OR STARTSWITH(TYPEOF(`about`), 'timestamp')
-        THEN RAISE_ERROR('company: name or website or about is a timestamp; write columns: {NAME: timestamp}')
-      ELSE TRUE END
+  WHERE
+    CASE
+      WHEN STARTSWITH(TYPEOF(`name`), 'timestamp')
+        OR STARTSWITH(TYPEOF(`website`), 'timestamp')
+        OR STARTSWITH(TYPEOF(`about`), 'timestamp')
+        THEN RAISE_ERROR(
+          'company: name or website or about is a timestamp; write columns: {NAME: timestamp}'
+        )
+      ELSE TRUE
+    END
 )
 SELECT
   `id`,
@@ -72,11 +78,15 @@ WITH rendered AS (
       || '\n</company>' AS prompt,
     TRIM(COALESCE(about, ''), ' \t\r\n') = '' AS _no_input
   FROM {{ source }} AS source
-  WHERE CASE
-      WHEN STARTSWITH(TYPEOF(TO_VARIANT(name)), 'TIMESTAMP') OR STARTSWITH(TYPEOF(TO_VARIANT(website)), 'TIMESTAMP')
+  WHERE
+    CASE
+      WHEN STARTSWITH(TYPEOF(TO_VARIANT(name)), 'TIMESTAMP')
+        OR STARTSWITH(TYPEOF(TO_VARIANT(website)), 'TIMESTAMP')
         OR STARTSWITH(TYPEOF(TO_VARIANT(about)), 'TIMESTAMP')
-        THEN CAST('company: name or website or about is a timestamp; write columns: {NAME: timestamp}: ' || TYPEOF(TO_VARIANT(name)) AS BOOLEAN)
-      ELSE TRUE END
+        THEN CAST('company: name or website or about is a timestamp; write columns: {NAME: timestamp}: '
+          || TYPEOF(TO_VARIANT(name)) AS BOOLEAN)
+      ELSE TRUE
+    END
 )
 SELECT
   id,
@@ -101,11 +111,16 @@ WITH rendered AS (
       || '\n</company>' AS `prompt`,
     TRIM(COALESCE(`about`, ''), ' \t\r\n') = '' AS `_no_input`
   FROM {{ source }} AS source
-  WHERE CASE
-      WHEN REGEXP_CONTAINS(FORMAT('%T', `name`), '^(TIMESTAMP|DATETIME) ') OR REGEXP_CONTAINS(FORMAT('%T', `website`), '^(TIMESTAMP|DATETIME) ')
+  WHERE
+    CASE
+      WHEN REGEXP_CONTAINS(FORMAT('%T', `name`), '^(TIMESTAMP|DATETIME) ')
+        OR REGEXP_CONTAINS(FORMAT('%T', `website`), '^(TIMESTAMP|DATETIME) ')
         OR REGEXP_CONTAINS(FORMAT('%T', `about`), '^(TIMESTAMP|DATETIME) ')
-        THEN ERROR('company: name or website or about is a timestamp; write columns: {NAME: timestamp}')
-      ELSE TRUE END
+        THEN ERROR(
+          'company: name or website or about is a timestamp; write columns: {NAME: timestamp}'
+        )
+      ELSE TRUE
+    END
 )
 SELECT
   `id`,
@@ -132,10 +147,16 @@ WITH rendered AS (
       || '\n</company>' AS `prompt`,
     TRIM(BOTH ' \t\r\n' FROM COALESCE(`about`, '')) = '' AS `_no_input`
   FROM {{ source }} AS source
-  WHERE CASE
-      WHEN STARTSWITH(TYPEOF(`name`), 'timestamp') OR STARTSWITH(TYPEOF(`website`), 'timestamp') OR STARTSWITH(TYPEOF(`about`), 'timestamp')
-        THEN RAISE_ERROR('company: name or website or about is a timestamp; write columns: {NAME: timestamp}')
-      ELSE TRUE END
+  WHERE
+    CASE
+      WHEN STARTSWITH(TYPEOF(`name`), 'timestamp')
+        OR STARTSWITH(TYPEOF(`website`), 'timestamp')
+        OR STARTSWITH(TYPEOF(`about`), 'timestamp')
+        THEN RAISE_ERROR(
+          'company: name or website or about is a timestamp; write columns: {NAME: timestamp}'
+        )
+      ELSE TRUE
+    END
 )
 SELECT
   `id`,
@@ -160,10 +181,16 @@ WITH rendered AS (
       || E'\n</company>' AS "prompt",
     TRIM(COALESCE("about", ''), E' \t\r\n') = '' AS "_no_input"
   FROM {{ source }} AS source
-  WHERE CASE
-      WHEN STARTS_WITH(TYPEOF("name"), 'TIMESTAMP') OR STARTS_WITH(TYPEOF("website"), 'TIMESTAMP') OR STARTS_WITH(TYPEOF("about"), 'TIMESTAMP')
-        THEN ERROR('company: name or website or about is a timestamp; write columns: {NAME: timestamp}')
-      ELSE TRUE END
+  WHERE
+    CASE
+      WHEN STARTS_WITH(TYPEOF("name"), 'TIMESTAMP')
+        OR STARTS_WITH(TYPEOF("website"), 'TIMESTAMP')
+        OR STARTS_WITH(TYPEOF("about"), 'TIMESTAMP')
+        THEN ERROR(
+          'company: name or website or about is a timestamp; write columns: {NAME: timestamp}'
+        )
+      ELSE TRUE
+    END
 )
 SELECT
   "id",
@@ -517,8 +544,7 @@ WITH answered AS (
               ELSE -CHAR_LENGTH(b)
             END
           END
-        )
-          > 250
+        ) > 250
         THEN NULL
       /* a number of more than 1000 characters */
       WHEN OCTET_LENGTH(`answer`) > 1000
@@ -742,8 +768,7 @@ WITH answered AS (
             WHEN d > 250 THEN d
             ELSE d + CASE WHEN CAST(b AS VARCHAR) IN ('[', '{') THEN 1 ELSE -1 END
           END
-        )
-          > 250
+        ) > 250
         THEN NULL
       /* a number of more than 1000 characters */
       WHEN LENGTH(answer) > 1000
@@ -941,21 +966,21 @@ WITH answered AS (
     CASE
       /* deeper than 250 levels */
       WHEN LENGTH(`answer`) > 500
-        AND LENGTH(`answer`) - LENGTH(REPLACE(REPLACE(`answer`, '[', ''), '{', ''))
-          > 250
+        AND LENGTH(`answer`)
+          - LENGTH(REPLACE(REPLACE(`answer`, '[', ''), '{', '')) > 250
         AND (
           SELECT
             MAX(d)
           FROM (
             SELECT
-              SUM(CASE WHEN LEFT(b, 1) IN ('[', '{') THEN LENGTH(b) ELSE -LENGTH(b) END) OVER (ORDER BY o) AS d
+              SUM(CASE WHEN LEFT(b, 1) IN ('[', '{') THEN LENGTH(b) ELSE -LENGTH(b) END)
+                OVER (ORDER BY o) AS d
             FROM UNNEST(REGEXP_EXTRACT_ALL(
               REGEXP_REPLACE(`answer`, '"(?:[^"\\\\]|\\\\"|\\\\[^"])*"?|[^"\\[\\]{}]+', ''),
               '[\\[{]+|[\\]}]+'
             )) AS b WITH OFFSET AS o
           ) AS depths
-        )
-          > 250
+        ) > 250
         THEN NULL
       /* a number of more than 1000 characters */
       WHEN LENGTH(`answer`) > 1000
@@ -992,7 +1017,9 @@ WITH answered AS (
                           REGEXP_REPLACE(t, '[0-9].*', '1.7976931348623157e308'),
                           t
                         ) AS put
-                      FROM UNNEST(REGEXP_EXTRACT_ALL(`answer`, '"(?:[^"\\\\]|\\\\.)*"|-?[0-9][-+.0-9eE]*|[^-"0-9]+|[-"]')) AS t WITH OFFSET AS o
+                      FROM UNNEST(
+                        REGEXP_EXTRACT_ALL(`answer`, '"(?:[^"\\\\]|\\\\.)*"|-?[0-9][-+.0-9eE]*|[^-"0-9]+|[-"]')
+                      ) AS t WITH OFFSET AS o
                     ) AS tokens
                   )
                 ELSE `answer`
@@ -1169,8 +1196,7 @@ WITH answered AS (
               ELSE -CHAR_LENGTH(b)
             END
           END
-        )
-          > 250
+        ) > 250
         THEN NULL
       /* a number of more than 1000 characters */
       WHEN OCTET_LENGTH(`answer`) > 1000
@@ -1340,8 +1366,8 @@ WITH answered AS (
     CASE
       /* deeper than 250 levels */
       WHEN LENGTH("answer") > 500
-        AND LENGTH("answer") - LENGTH(REPLACE(REPLACE("answer", '[', ''), '{', ''))
-          > 250
+        AND LENGTH("answer")
+          - LENGTH(REPLACE(REPLACE("answer", '[', ''), '{', '')) > 250
         AND LIST_REDUCE(
           LIST_CONCAT(
             [0],
@@ -1354,8 +1380,7 @@ WITH answered AS (
             )
           ),
           LAMBDA d, b : CASE WHEN d > 250 THEN d ELSE d + b END
-        )
-          > 250
+        ) > 250
         THEN NULL
       /* a number of more than 1000 characters */
       WHEN LENGTH("answer") > 1000
@@ -1589,7 +1614,9 @@ WITH accepted AS (
                   REGEXP_REPLACE(t, '[0-9].*', '1.7976931348623157e308'),
                   t
                 ) AS put
-              FROM UNNEST(REGEXP_EXTRACT_ALL(`answer`, '"(?:[^"\\\\]|\\\\.)*"|-?[0-9][-+.0-9eE]*|[^-"0-9]+|[-"]')) AS t WITH OFFSET AS o
+              FROM UNNEST(
+                REGEXP_EXTRACT_ALL(`answer`, '"(?:[^"\\\\]|\\\\.)*"|-?[0-9][-+.0-9eE]*|[^-"0-9]+|[-"]')
+              ) AS t WITH OFFSET AS o
             ) AS tokens
           )
         ELSE `answer`

@@ -42,10 +42,15 @@ WITH rendered AS (
       || '</person>' AS `prompt`,
     TRIM(BOTH ' \t\r\n' FROM COALESCE(`title`, '')) = '' AS `_no_input`
   FROM {{ source }} AS source
-  WHERE CASE
-      WHEN STARTSWITH(TYPEOF(`title`), 'timestamp') OR STARTSWITH(TYPEOF(`department`), 'timestamp')
-        THEN RAISE_ERROR('job_title: title or department is a timestamp; write columns: {NAME: timestamp}')
-      ELSE TRUE END
+  WHERE
+    CASE
+      WHEN STARTSWITH(TYPEOF(`title`), 'timestamp')
+        OR STARTSWITH(TYPEOF(`department`), 'timestamp')
+        THEN RAISE_ERROR(
+          'job_title: title or department is a timestamp; write columns: {NAME: timestamp}'
+        )
+      ELSE TRUE
+    END
 )
 SELECT
   `id`,
@@ -67,10 +72,14 @@ WITH rendered AS (
       || '</person>' AS prompt,
     TRIM(COALESCE(title, ''), ' \t\r\n') = '' AS _no_input
   FROM {{ source }} AS source
-  WHERE CASE
-      WHEN STARTSWITH(TYPEOF(TO_VARIANT(title)), 'TIMESTAMP') OR STARTSWITH(TYPEOF(TO_VARIANT(department)), 'TIMESTAMP')
-        THEN CAST('job_title: title or department is a timestamp; write columns: {NAME: timestamp}: ' || TYPEOF(TO_VARIANT(title)) AS BOOLEAN)
-      ELSE TRUE END
+  WHERE
+    CASE
+      WHEN STARTSWITH(TYPEOF(TO_VARIANT(title)), 'TIMESTAMP')
+        OR STARTSWITH(TYPEOF(TO_VARIANT(department)), 'TIMESTAMP')
+        THEN CAST('job_title: title or department is a timestamp; write columns: {NAME: timestamp}: '
+          || TYPEOF(TO_VARIANT(title)) AS BOOLEAN)
+      ELSE TRUE
+    END
 )
 SELECT
   id,
@@ -92,10 +101,15 @@ WITH rendered AS (
       || '</person>' AS `prompt`,
     TRIM(COALESCE(`title`, ''), ' \t\r\n') = '' AS `_no_input`
   FROM {{ source }} AS source
-  WHERE CASE
-      WHEN REGEXP_CONTAINS(FORMAT('%T', `title`), '^(TIMESTAMP|DATETIME) ') OR REGEXP_CONTAINS(FORMAT('%T', `department`), '^(TIMESTAMP|DATETIME) ')
-        THEN ERROR('job_title: title or department is a timestamp; write columns: {NAME: timestamp}')
-      ELSE TRUE END
+  WHERE
+    CASE
+      WHEN REGEXP_CONTAINS(FORMAT('%T', `title`), '^(TIMESTAMP|DATETIME) ')
+        OR REGEXP_CONTAINS(FORMAT('%T', `department`), '^(TIMESTAMP|DATETIME) ')
+        THEN ERROR(
+          'job_title: title or department is a timestamp; write columns: {NAME: timestamp}'
+        )
+      ELSE TRUE
+    END
 )
 SELECT
   `id`,
@@ -119,10 +133,15 @@ WITH rendered AS (
       || '</person>' AS `prompt`,
     TRIM(BOTH ' \t\r\n' FROM COALESCE(`title`, '')) = '' AS `_no_input`
   FROM {{ source }} AS source
-  WHERE CASE
-      WHEN STARTSWITH(TYPEOF(`title`), 'timestamp') OR STARTSWITH(TYPEOF(`department`), 'timestamp')
-        THEN RAISE_ERROR('job_title: title or department is a timestamp; write columns: {NAME: timestamp}')
-      ELSE TRUE END
+  WHERE
+    CASE
+      WHEN STARTSWITH(TYPEOF(`title`), 'timestamp')
+        OR STARTSWITH(TYPEOF(`department`), 'timestamp')
+        THEN RAISE_ERROR(
+          'job_title: title or department is a timestamp; write columns: {NAME: timestamp}'
+        )
+      ELSE TRUE
+    END
 )
 SELECT
   `id`,
@@ -144,10 +163,15 @@ WITH rendered AS (
       || '</person>' AS "prompt",
     TRIM(COALESCE("title", ''), E' \t\r\n') = '' AS "_no_input"
   FROM {{ source }} AS source
-  WHERE CASE
-      WHEN STARTS_WITH(TYPEOF("title"), 'TIMESTAMP') OR STARTS_WITH(TYPEOF("department"), 'TIMESTAMP')
-        THEN ERROR('job_title: title or department is a timestamp; write columns: {NAME: timestamp}')
-      ELSE TRUE END
+  WHERE
+    CASE
+      WHEN STARTS_WITH(TYPEOF("title"), 'TIMESTAMP')
+        OR STARTS_WITH(TYPEOF("department"), 'TIMESTAMP')
+        THEN ERROR(
+          'job_title: title or department is a timestamp; write columns: {NAME: timestamp}'
+        )
+      ELSE TRUE
+    END
 )
 SELECT
   "id",
@@ -501,8 +525,7 @@ WITH answered AS (
               ELSE -CHAR_LENGTH(b)
             END
           END
-        )
-          > 250
+        ) > 250
         THEN NULL
       /* a number of more than 1000 characters */
       WHEN OCTET_LENGTH(`answer`) > 1000
@@ -725,8 +748,7 @@ WITH answered AS (
             WHEN d > 250 THEN d
             ELSE d + CASE WHEN CAST(b AS VARCHAR) IN ('[', '{') THEN 1 ELSE -1 END
           END
-        )
-          > 250
+        ) > 250
         THEN NULL
       /* a number of more than 1000 characters */
       WHEN LENGTH(answer) > 1000
@@ -794,8 +816,7 @@ WITH answered AS (
       WHEN doc_seniority IS NULL THEN 'MISSING_FIELD seniority is missing'
       WHEN ARRAY_SIZE(
           ARRAY_EXCEPT(OBJECT_KEYS(AS_OBJECT(doc)), ARRAY_CONSTRUCT('function', 'seniority'))
-        )
-          > 0
+        ) > 0
         THEN 'EXTRA_FIELD the answer has a name that is not in the schema'
       WHEN TYPEOF(doc_function) <> 'VARCHAR'
         THEN 'WRONG_TYPE function is not string'
@@ -922,21 +943,21 @@ WITH answered AS (
     CASE
       /* deeper than 250 levels */
       WHEN LENGTH(`answer`) > 500
-        AND LENGTH(`answer`) - LENGTH(REPLACE(REPLACE(`answer`, '[', ''), '{', ''))
-          > 250
+        AND LENGTH(`answer`)
+          - LENGTH(REPLACE(REPLACE(`answer`, '[', ''), '{', '')) > 250
         AND (
           SELECT
             MAX(d)
           FROM (
             SELECT
-              SUM(CASE WHEN LEFT(b, 1) IN ('[', '{') THEN LENGTH(b) ELSE -LENGTH(b) END) OVER (ORDER BY o) AS d
+              SUM(CASE WHEN LEFT(b, 1) IN ('[', '{') THEN LENGTH(b) ELSE -LENGTH(b) END)
+                OVER (ORDER BY o) AS d
             FROM UNNEST(REGEXP_EXTRACT_ALL(
               REGEXP_REPLACE(`answer`, '"(?:[^"\\\\]|\\\\"|\\\\[^"])*"?|[^"\\[\\]{}]+', ''),
               '[\\[{]+|[\\]}]+'
             )) AS b WITH OFFSET AS o
           ) AS depths
-        )
-          > 250
+        ) > 250
         THEN NULL
       /* a number of more than 1000 characters */
       WHEN LENGTH(`answer`) > 1000
@@ -973,7 +994,9 @@ WITH answered AS (
                           REGEXP_REPLACE(t, '[0-9].*', '1.7976931348623157e308'),
                           t
                         ) AS put
-                      FROM UNNEST(REGEXP_EXTRACT_ALL(`answer`, '"(?:[^"\\\\]|\\\\.)*"|-?[0-9][-+.0-9eE]*|[^-"0-9]+|[-"]')) AS t WITH OFFSET AS o
+                      FROM UNNEST(
+                        REGEXP_EXTRACT_ALL(`answer`, '"(?:[^"\\\\]|\\\\.)*"|-?[0-9][-+.0-9eE]*|[^-"0-9]+|[-"]')
+                      ) AS t WITH OFFSET AS o
                     ) AS tokens
                   )
                 ELSE `answer`
@@ -1149,8 +1172,7 @@ WITH answered AS (
               ELSE -CHAR_LENGTH(b)
             END
           END
-        )
-          > 250
+        ) > 250
         THEN NULL
       /* a number of more than 1000 characters */
       WHEN OCTET_LENGTH(`answer`) > 1000
@@ -1319,8 +1341,8 @@ WITH answered AS (
     CASE
       /* deeper than 250 levels */
       WHEN LENGTH("answer") > 500
-        AND LENGTH("answer") - LENGTH(REPLACE(REPLACE("answer", '[', ''), '{', ''))
-          > 250
+        AND LENGTH("answer")
+          - LENGTH(REPLACE(REPLACE("answer", '[', ''), '{', '')) > 250
         AND LIST_REDUCE(
           LIST_CONCAT(
             [0],
@@ -1333,8 +1355,7 @@ WITH answered AS (
             )
           ),
           LAMBDA d, b : CASE WHEN d > 250 THEN d ELSE d + b END
-        )
-          > 250
+        ) > 250
         THEN NULL
       /* a number of more than 1000 characters */
       WHEN LENGTH("answer") > 1000
@@ -1411,8 +1432,7 @@ WITH answered AS (
       WHEN "doc_seniority" IS NULL THEN 'MISSING_FIELD seniority is missing'
       WHEN LEN(
           LIST_FILTER(JSON_KEYS("doc"), LAMBDA k : k NOT IN ('function', 'seniority'))
-        )
-          > 0
+        ) > 0
         THEN 'EXTRA_FIELD the answer has a name that is not in the schema'
       WHEN JSON_TYPE("doc_function") <> 'VARCHAR'
         THEN 'WRONG_TYPE function is not string'
@@ -1563,7 +1583,9 @@ WITH accepted AS (
                   REGEXP_REPLACE(t, '[0-9].*', '1.7976931348623157e308'),
                   t
                 ) AS put
-              FROM UNNEST(REGEXP_EXTRACT_ALL(`answer`, '"(?:[^"\\\\]|\\\\.)*"|-?[0-9][-+.0-9eE]*|[^-"0-9]+|[-"]')) AS t WITH OFFSET AS o
+              FROM UNNEST(
+                REGEXP_EXTRACT_ALL(`answer`, '"(?:[^"\\\\]|\\\\.)*"|-?[0-9][-+.0-9eE]*|[^-"0-9]+|[-"]')
+              ) AS t WITH OFFSET AS o
             ) AS tokens
           )
         ELSE `answer`

@@ -40,10 +40,15 @@ WITH rendered AS (
       || '\n</text>' AS `prompt`,
     TRIM(BOTH ' \t\r\n' FROM COALESCE(`body`, '')) = '' AS `_no_input`
   FROM {{ source }} AS source
-  WHERE CASE
-      WHEN STARTSWITH(TYPEOF(`subject`), 'timestamp') OR STARTSWITH(TYPEOF(`body`), 'timestamp')
-        THEN RAISE_ERROR('pii: subject or body is a timestamp; write columns: {NAME: timestamp}')
-      ELSE TRUE END
+  WHERE
+    CASE
+      WHEN STARTSWITH(TYPEOF(`subject`), 'timestamp')
+        OR STARTSWITH(TYPEOF(`body`), 'timestamp')
+        THEN RAISE_ERROR(
+          'pii: subject or body is a timestamp; write columns: {NAME: timestamp}'
+        )
+      ELSE TRUE
+    END
 )
 SELECT
   `id`,
@@ -60,10 +65,14 @@ WITH rendered AS (
       || '\n</text>' AS prompt,
     TRIM(COALESCE(body, ''), ' \t\r\n') = '' AS _no_input
   FROM {{ source }} AS source
-  WHERE CASE
-      WHEN STARTSWITH(TYPEOF(TO_VARIANT(subject)), 'TIMESTAMP') OR STARTSWITH(TYPEOF(TO_VARIANT(body)), 'TIMESTAMP')
-        THEN CAST('pii: subject or body is a timestamp; write columns: {NAME: timestamp}: ' || TYPEOF(TO_VARIANT(subject)) AS BOOLEAN)
-      ELSE TRUE END
+  WHERE
+    CASE
+      WHEN STARTSWITH(TYPEOF(TO_VARIANT(subject)), 'TIMESTAMP')
+        OR STARTSWITH(TYPEOF(TO_VARIANT(body)), 'TIMESTAMP')
+        THEN CAST('pii: subject or body is a timestamp; write columns: {NAME: timestamp}: '
+          || TYPEOF(TO_VARIANT(subject)) AS BOOLEAN)
+      ELSE TRUE
+    END
 )
 SELECT
   id,
@@ -83,10 +92,15 @@ WITH rendered AS (
       || '\n</text>' AS `prompt`,
     TRIM(COALESCE(`body`, ''), ' \t\r\n') = '' AS `_no_input`
   FROM {{ source }} AS source
-  WHERE CASE
-      WHEN REGEXP_CONTAINS(FORMAT('%T', `subject`), '^(TIMESTAMP|DATETIME) ') OR REGEXP_CONTAINS(FORMAT('%T', `body`), '^(TIMESTAMP|DATETIME) ')
-        THEN ERROR('pii: subject or body is a timestamp; write columns: {NAME: timestamp}')
-      ELSE TRUE END
+  WHERE
+    CASE
+      WHEN REGEXP_CONTAINS(FORMAT('%T', `subject`), '^(TIMESTAMP|DATETIME) ')
+        OR REGEXP_CONTAINS(FORMAT('%T', `body`), '^(TIMESTAMP|DATETIME) ')
+        THEN ERROR(
+          'pii: subject or body is a timestamp; write columns: {NAME: timestamp}'
+        )
+      ELSE TRUE
+    END
 )
 SELECT
   `id`,
@@ -108,10 +122,15 @@ WITH rendered AS (
       || '\n</text>' AS `prompt`,
     TRIM(BOTH ' \t\r\n' FROM COALESCE(`body`, '')) = '' AS `_no_input`
   FROM {{ source }} AS source
-  WHERE CASE
-      WHEN STARTSWITH(TYPEOF(`subject`), 'timestamp') OR STARTSWITH(TYPEOF(`body`), 'timestamp')
-        THEN RAISE_ERROR('pii: subject or body is a timestamp; write columns: {NAME: timestamp}')
-      ELSE TRUE END
+  WHERE
+    CASE
+      WHEN STARTSWITH(TYPEOF(`subject`), 'timestamp')
+        OR STARTSWITH(TYPEOF(`body`), 'timestamp')
+        THEN RAISE_ERROR(
+          'pii: subject or body is a timestamp; write columns: {NAME: timestamp}'
+        )
+      ELSE TRUE
+    END
 )
 SELECT
   `id`,
@@ -131,10 +150,15 @@ WITH rendered AS (
       || E'\n</text>' AS "prompt",
     TRIM(COALESCE("body", ''), E' \t\r\n') = '' AS "_no_input"
   FROM {{ source }} AS source
-  WHERE CASE
-      WHEN STARTS_WITH(TYPEOF("subject"), 'TIMESTAMP') OR STARTS_WITH(TYPEOF("body"), 'TIMESTAMP')
-        THEN ERROR('pii: subject or body is a timestamp; write columns: {NAME: timestamp}')
-      ELSE TRUE END
+  WHERE
+    CASE
+      WHEN STARTS_WITH(TYPEOF("subject"), 'TIMESTAMP')
+        OR STARTS_WITH(TYPEOF("body"), 'TIMESTAMP')
+        THEN ERROR(
+          'pii: subject or body is a timestamp; write columns: {NAME: timestamp}'
+        )
+      ELSE TRUE
+    END
 )
 SELECT
   "id",
@@ -488,8 +512,7 @@ WITH answered AS (
               ELSE -CHAR_LENGTH(b)
             END
           END
-        )
-          > 250
+        ) > 250
         THEN NULL
       /* a number of more than 1000 characters */
       WHEN OCTET_LENGTH(`answer`) > 1000
@@ -729,8 +752,7 @@ WITH answered AS (
             WHEN d > 250 THEN d
             ELSE d + CASE WHEN CAST(b AS VARCHAR) IN ('[', '{') THEN 1 ELSE -1 END
           END
-        )
-          > 250
+        ) > 250
         THEN NULL
       /* a number of more than 1000 characters */
       WHEN LENGTH(answer) > 1000
@@ -792,8 +814,7 @@ WITH answered AS (
               THEN '03 MISSING_FIELD entities[].text is missing'
             WHEN ARRAY_SIZE(
                 ARRAY_EXCEPT(OBJECT_KEYS(AS_OBJECT(item)), ARRAY_CONSTRUCT('type', 'text'))
-              )
-                > 0
+              ) > 0
               THEN '04 EXTRA_FIELD entities[] has a name that is not in the schema'
             WHEN TYPEOF(item) <> 'OBJECT'
               THEN '08 WRONG_TYPE entities[] is not object'
@@ -841,8 +862,7 @@ WITH answered AS (
       WHEN doc_entities_fault < '05' THEN SUBSTR(doc_entities_fault, 4)
       WHEN ARRAY_SIZE(
           ARRAY_EXCEPT(OBJECT_KEYS(AS_OBJECT(doc)), ARRAY_CONSTRUCT('has_pii', 'entities'))
-        )
-          > 0
+        ) > 0
         THEN 'EXTRA_FIELD the answer has a name that is not in the schema'
       WHEN TYPEOF(doc_has_pii) <> 'BOOLEAN'
         THEN 'WRONG_TYPE has_pii is not boolean'
@@ -937,21 +957,21 @@ WITH answered AS (
     CASE
       /* deeper than 250 levels */
       WHEN LENGTH(`answer`) > 500
-        AND LENGTH(`answer`) - LENGTH(REPLACE(REPLACE(`answer`, '[', ''), '{', ''))
-          > 250
+        AND LENGTH(`answer`)
+          - LENGTH(REPLACE(REPLACE(`answer`, '[', ''), '{', '')) > 250
         AND (
           SELECT
             MAX(d)
           FROM (
             SELECT
-              SUM(CASE WHEN LEFT(b, 1) IN ('[', '{') THEN LENGTH(b) ELSE -LENGTH(b) END) OVER (ORDER BY o) AS d
+              SUM(CASE WHEN LEFT(b, 1) IN ('[', '{') THEN LENGTH(b) ELSE -LENGTH(b) END)
+                OVER (ORDER BY o) AS d
             FROM UNNEST(REGEXP_EXTRACT_ALL(
               REGEXP_REPLACE(`answer`, '"(?:[^"\\\\]|\\\\"|\\\\[^"])*"?|[^"\\[\\]{}]+', ''),
               '[\\[{]+|[\\]}]+'
             )) AS b WITH OFFSET AS o
           ) AS depths
-        )
-          > 250
+        ) > 250
         THEN NULL
       /* a number of more than 1000 characters */
       WHEN LENGTH(`answer`) > 1000
@@ -988,7 +1008,9 @@ WITH answered AS (
                           REGEXP_REPLACE(t, '[0-9].*', '1.7976931348623157e308'),
                           t
                         ) AS put
-                      FROM UNNEST(REGEXP_EXTRACT_ALL(`answer`, '"(?:[^"\\\\]|\\\\.)*"|-?[0-9][-+.0-9eE]*|[^-"0-9]+|[-"]')) AS t WITH OFFSET AS o
+                      FROM UNNEST(
+                        REGEXP_EXTRACT_ALL(`answer`, '"(?:[^"\\\\]|\\\\.)*"|-?[0-9][-+.0-9eE]*|[^-"0-9]+|[-"]')
+                      ) AS t WITH OFFSET AS o
                     ) AS tokens
                   )
                 ELSE `answer`
@@ -1177,8 +1199,7 @@ WITH answered AS (
               ELSE -CHAR_LENGTH(b)
             END
           END
-        )
-          > 250
+        ) > 250
         THEN NULL
       /* a number of more than 1000 characters */
       WHEN OCTET_LENGTH(`answer`) > 1000
@@ -1364,8 +1385,8 @@ WITH answered AS (
     CASE
       /* deeper than 250 levels */
       WHEN LENGTH("answer") > 500
-        AND LENGTH("answer") - LENGTH(REPLACE(REPLACE("answer", '[', ''), '{', ''))
-          > 250
+        AND LENGTH("answer")
+          - LENGTH(REPLACE(REPLACE("answer", '[', ''), '{', '')) > 250
         AND LIST_REDUCE(
           LIST_CONCAT(
             [0],
@@ -1378,8 +1399,7 @@ WITH answered AS (
             )
           ),
           LAMBDA d, b : CASE WHEN d > 250 THEN d ELSE d + b END
-        )
-          > 250
+        ) > 250
         THEN NULL
       /* a number of more than 1000 characters */
       WHEN LENGTH("answer") > 1000
@@ -1495,8 +1515,7 @@ WITH answered AS (
       WHEN "doc_entities_fault" < '05' THEN SUBSTR("doc_entities_fault", 4)
       WHEN LEN(
           LIST_FILTER(JSON_KEYS("doc"), LAMBDA k : k NOT IN ('has_pii', 'entities'))
-        )
-          > 0
+        ) > 0
         THEN 'EXTRA_FIELD the answer has a name that is not in the schema'
       WHEN JSON_TYPE("doc_has_pii") <> 'BOOLEAN'
         THEN 'WRONG_TYPE has_pii is not boolean'
@@ -1630,7 +1649,9 @@ WITH accepted AS (
                   REGEXP_REPLACE(t, '[0-9].*', '1.7976931348623157e308'),
                   t
                 ) AS put
-              FROM UNNEST(REGEXP_EXTRACT_ALL(`answer`, '"(?:[^"\\\\]|\\\\.)*"|-?[0-9][-+.0-9eE]*|[^-"0-9]+|[-"]')) AS t WITH OFFSET AS o
+              FROM UNNEST(
+                REGEXP_EXTRACT_ALL(`answer`, '"(?:[^"\\\\]|\\\\.)*"|-?[0-9][-+.0-9eE]*|[^-"0-9]+|[-"]')
+              ) AS t WITH OFFSET AS o
             ) AS tokens
           )
         ELSE `answer`

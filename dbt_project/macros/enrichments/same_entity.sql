@@ -71,14 +71,21 @@ WITH rendered AS (
     TRIM(BOTH ' \t\r\n' FROM COALESCE(`left_name`, '')) = ''
     OR TRIM(BOTH ' \t\r\n' FROM COALESCE(`right_name`, '')) = '' AS `_no_input`
   FROM {{ source }} AS source
-  WHERE CASE
-      WHEN STARTSWITH(TYPEOF(`left_name`), 'timestamp') OR STARTSWITH(TYPEOF(`left_address`), 'timestamp')
-        OR STARTSWITH(TYPEOF(`left_phone`), 'timestamp') OR STARTSWITH(TYPEOF(`left_website`), 'timestamp')
-        OR STARTSWITH(TYPEOF(`right_name`), 'timestamp') OR STARTSWITH(TYPEOF(`right_address`), 'timestamp')
-        OR STARTSWITH(TYPEOF(`right_phone`), 'timestamp') OR STARTSWITH(TYPEOF(`right_website`), 'timestamp') THEN RAISE_ERROR(
-        'same_entity: left_name or left_address or left_phone or left_website or right_name or right_address or right_phone or right_website is a timestamp; write columns: {NAME: timestamp}'
-      )
-      ELSE TRUE END
+  WHERE
+    CASE
+      WHEN STARTSWITH(TYPEOF(`left_name`), 'timestamp')
+        OR STARTSWITH(TYPEOF(`left_address`), 'timestamp')
+        OR STARTSWITH(TYPEOF(`left_phone`), 'timestamp')
+        OR STARTSWITH(TYPEOF(`left_website`), 'timestamp')
+        OR STARTSWITH(TYPEOF(`right_name`), 'timestamp')
+        OR STARTSWITH(TYPEOF(`right_address`), 'timestamp')
+        OR STARTSWITH(TYPEOF(`right_phone`), 'timestamp')
+        OR STARTSWITH(TYPEOF(`right_website`), 'timestamp')
+        THEN RAISE_ERROR(
+          'same_entity: left_name or left_address or left_phone or left_website or right_name or right_address or right_phone or right_website is a timestamp; write columns: {NAME: timestamp}'
+        )
+      ELSE TRUE
+    END
 )
 SELECT
   `id`,
@@ -129,13 +136,20 @@ WITH rendered AS (
     TRIM(COALESCE(left_name, ''), ' \t\r\n') = ''
     OR TRIM(COALESCE(right_name, ''), ' \t\r\n') = '' AS _no_input
   FROM {{ source }} AS source
-  WHERE CASE
-      WHEN STARTSWITH(TYPEOF(TO_VARIANT(left_name)), 'TIMESTAMP') OR STARTSWITH(TYPEOF(TO_VARIANT(left_address)), 'TIMESTAMP')
-        OR STARTSWITH(TYPEOF(TO_VARIANT(left_phone)), 'TIMESTAMP') OR STARTSWITH(TYPEOF(TO_VARIANT(left_website)), 'TIMESTAMP')
-        OR STARTSWITH(TYPEOF(TO_VARIANT(right_name)), 'TIMESTAMP') OR STARTSWITH(TYPEOF(TO_VARIANT(right_address)), 'TIMESTAMP')
-        OR STARTSWITH(TYPEOF(TO_VARIANT(right_phone)), 'TIMESTAMP') OR STARTSWITH(TYPEOF(TO_VARIANT(right_website)), 'TIMESTAMP')
-        THEN CAST('same_entity: left_name or left_address or left_phone or left_website or right_name or right_address or right_phone or right_website is a timestamp; write columns: {NAME: timestamp}: ' || TYPEOF(TO_VARIANT(left_name)) AS BOOLEAN)
-      ELSE TRUE END
+  WHERE
+    CASE
+      WHEN STARTSWITH(TYPEOF(TO_VARIANT(left_name)), 'TIMESTAMP')
+        OR STARTSWITH(TYPEOF(TO_VARIANT(left_address)), 'TIMESTAMP')
+        OR STARTSWITH(TYPEOF(TO_VARIANT(left_phone)), 'TIMESTAMP')
+        OR STARTSWITH(TYPEOF(TO_VARIANT(left_website)), 'TIMESTAMP')
+        OR STARTSWITH(TYPEOF(TO_VARIANT(right_name)), 'TIMESTAMP')
+        OR STARTSWITH(TYPEOF(TO_VARIANT(right_address)), 'TIMESTAMP')
+        OR STARTSWITH(TYPEOF(TO_VARIANT(right_phone)), 'TIMESTAMP')
+        OR STARTSWITH(TYPEOF(TO_VARIANT(right_website)), 'TIMESTAMP')
+        THEN CAST('same_entity: left_name or left_address or left_phone or left_website or right_name or right_address or right_phone or right_website is a timestamp; write columns: {NAME: timestamp}: '
+          || TYPEOF(TO_VARIANT(left_name)) AS BOOLEAN)
+      ELSE TRUE
+    END
 )
 SELECT
   id,
@@ -186,7 +200,8 @@ WITH rendered AS (
     TRIM(COALESCE(`left_name`, ''), ' \t\r\n') = ''
     OR TRIM(COALESCE(`right_name`, ''), ' \t\r\n') = '' AS `_no_input`
   FROM {{ source }} AS source
-  WHERE CASE
+  WHERE
+    CASE
       WHEN REGEXP_CONTAINS(FORMAT('%T', `left_name`), '^(TIMESTAMP|DATETIME) ')
         OR REGEXP_CONTAINS(FORMAT('%T', `left_address`), '^(TIMESTAMP|DATETIME) ')
         OR REGEXP_CONTAINS(FORMAT('%T', `left_phone`), '^(TIMESTAMP|DATETIME) ')
@@ -194,10 +209,12 @@ WITH rendered AS (
         OR REGEXP_CONTAINS(FORMAT('%T', `right_name`), '^(TIMESTAMP|DATETIME) ')
         OR REGEXP_CONTAINS(FORMAT('%T', `right_address`), '^(TIMESTAMP|DATETIME) ')
         OR REGEXP_CONTAINS(FORMAT('%T', `right_phone`), '^(TIMESTAMP|DATETIME) ')
-        OR REGEXP_CONTAINS(FORMAT('%T', `right_website`), '^(TIMESTAMP|DATETIME) ') THEN ERROR(
-        'same_entity: left_name or left_address or left_phone or left_website or right_name or right_address or right_phone or right_website is a timestamp; write columns: {NAME: timestamp}'
-      )
-      ELSE TRUE END
+        OR REGEXP_CONTAINS(FORMAT('%T', `right_website`), '^(TIMESTAMP|DATETIME) ')
+        THEN ERROR(
+          'same_entity: left_name or left_address or left_phone or left_website or right_name or right_address or right_phone or right_website is a timestamp; write columns: {NAME: timestamp}'
+        )
+      ELSE TRUE
+    END
 )
 SELECT
   `id`,
@@ -250,14 +267,21 @@ WITH rendered AS (
     TRIM(BOTH ' \t\r\n' FROM COALESCE(`left_name`, '')) = ''
     OR TRIM(BOTH ' \t\r\n' FROM COALESCE(`right_name`, '')) = '' AS `_no_input`
   FROM {{ source }} AS source
-  WHERE CASE
-      WHEN STARTSWITH(TYPEOF(`left_name`), 'timestamp') OR STARTSWITH(TYPEOF(`left_address`), 'timestamp')
-        OR STARTSWITH(TYPEOF(`left_phone`), 'timestamp') OR STARTSWITH(TYPEOF(`left_website`), 'timestamp')
-        OR STARTSWITH(TYPEOF(`right_name`), 'timestamp') OR STARTSWITH(TYPEOF(`right_address`), 'timestamp')
-        OR STARTSWITH(TYPEOF(`right_phone`), 'timestamp') OR STARTSWITH(TYPEOF(`right_website`), 'timestamp') THEN RAISE_ERROR(
-        'same_entity: left_name or left_address or left_phone or left_website or right_name or right_address or right_phone or right_website is a timestamp; write columns: {NAME: timestamp}'
-      )
-      ELSE TRUE END
+  WHERE
+    CASE
+      WHEN STARTSWITH(TYPEOF(`left_name`), 'timestamp')
+        OR STARTSWITH(TYPEOF(`left_address`), 'timestamp')
+        OR STARTSWITH(TYPEOF(`left_phone`), 'timestamp')
+        OR STARTSWITH(TYPEOF(`left_website`), 'timestamp')
+        OR STARTSWITH(TYPEOF(`right_name`), 'timestamp')
+        OR STARTSWITH(TYPEOF(`right_address`), 'timestamp')
+        OR STARTSWITH(TYPEOF(`right_phone`), 'timestamp')
+        OR STARTSWITH(TYPEOF(`right_website`), 'timestamp')
+        THEN RAISE_ERROR(
+          'same_entity: left_name or left_address or left_phone or left_website or right_name or right_address or right_phone or right_website is a timestamp; write columns: {NAME: timestamp}'
+        )
+      ELSE TRUE
+    END
 )
 SELECT
   `id`,
@@ -308,14 +332,21 @@ WITH rendered AS (
     TRIM(COALESCE("left_name", ''), E' \t\r\n') = ''
     OR TRIM(COALESCE("right_name", ''), E' \t\r\n') = '' AS "_no_input"
   FROM {{ source }} AS source
-  WHERE CASE
-      WHEN STARTS_WITH(TYPEOF("left_name"), 'TIMESTAMP') OR STARTS_WITH(TYPEOF("left_address"), 'TIMESTAMP')
-        OR STARTS_WITH(TYPEOF("left_phone"), 'TIMESTAMP') OR STARTS_WITH(TYPEOF("left_website"), 'TIMESTAMP')
-        OR STARTS_WITH(TYPEOF("right_name"), 'TIMESTAMP') OR STARTS_WITH(TYPEOF("right_address"), 'TIMESTAMP')
-        OR STARTS_WITH(TYPEOF("right_phone"), 'TIMESTAMP') OR STARTS_WITH(TYPEOF("right_website"), 'TIMESTAMP') THEN ERROR(
-        'same_entity: left_name or left_address or left_phone or left_website or right_name or right_address or right_phone or right_website is a timestamp; write columns: {NAME: timestamp}'
-      )
-      ELSE TRUE END
+  WHERE
+    CASE
+      WHEN STARTS_WITH(TYPEOF("left_name"), 'TIMESTAMP')
+        OR STARTS_WITH(TYPEOF("left_address"), 'TIMESTAMP')
+        OR STARTS_WITH(TYPEOF("left_phone"), 'TIMESTAMP')
+        OR STARTS_WITH(TYPEOF("left_website"), 'TIMESTAMP')
+        OR STARTS_WITH(TYPEOF("right_name"), 'TIMESTAMP')
+        OR STARTS_WITH(TYPEOF("right_address"), 'TIMESTAMP')
+        OR STARTS_WITH(TYPEOF("right_phone"), 'TIMESTAMP')
+        OR STARTS_WITH(TYPEOF("right_website"), 'TIMESTAMP')
+        THEN ERROR(
+          'same_entity: left_name or left_address or left_phone or left_website or right_name or right_address or right_phone or right_website is a timestamp; write columns: {NAME: timestamp}'
+        )
+      ELSE TRUE
+    END
 )
 SELECT
   "id",
@@ -669,8 +700,7 @@ WITH answered AS (
               ELSE -CHAR_LENGTH(b)
             END
           END
-        )
-          > 250
+        ) > 250
         THEN NULL
       /* a number of more than 1000 characters */
       WHEN OCTET_LENGTH(`answer`) > 1000
@@ -891,8 +921,7 @@ WITH answered AS (
             WHEN d > 250 THEN d
             ELSE d + CASE WHEN CAST(b AS VARCHAR) IN ('[', '{') THEN 1 ELSE -1 END
           END
-        )
-          > 250
+        ) > 250
         THEN NULL
       /* a number of more than 1000 characters */
       WHEN LENGTH(answer) > 1000
@@ -1083,21 +1112,21 @@ WITH answered AS (
     CASE
       /* deeper than 250 levels */
       WHEN LENGTH(`answer`) > 500
-        AND LENGTH(`answer`) - LENGTH(REPLACE(REPLACE(`answer`, '[', ''), '{', ''))
-          > 250
+        AND LENGTH(`answer`)
+          - LENGTH(REPLACE(REPLACE(`answer`, '[', ''), '{', '')) > 250
         AND (
           SELECT
             MAX(d)
           FROM (
             SELECT
-              SUM(CASE WHEN LEFT(b, 1) IN ('[', '{') THEN LENGTH(b) ELSE -LENGTH(b) END) OVER (ORDER BY o) AS d
+              SUM(CASE WHEN LEFT(b, 1) IN ('[', '{') THEN LENGTH(b) ELSE -LENGTH(b) END)
+                OVER (ORDER BY o) AS d
             FROM UNNEST(REGEXP_EXTRACT_ALL(
               REGEXP_REPLACE(`answer`, '"(?:[^"\\\\]|\\\\"|\\\\[^"])*"?|[^"\\[\\]{}]+', ''),
               '[\\[{]+|[\\]}]+'
             )) AS b WITH OFFSET AS o
           ) AS depths
-        )
-          > 250
+        ) > 250
         THEN NULL
       /* a number of more than 1000 characters */
       WHEN LENGTH(`answer`) > 1000
@@ -1134,7 +1163,9 @@ WITH answered AS (
                           REGEXP_REPLACE(t, '[0-9].*', '1.7976931348623157e308'),
                           t
                         ) AS put
-                      FROM UNNEST(REGEXP_EXTRACT_ALL(`answer`, '"(?:[^"\\\\]|\\\\.)*"|-?[0-9][-+.0-9eE]*|[^-"0-9]+|[-"]')) AS t WITH OFFSET AS o
+                      FROM UNNEST(
+                        REGEXP_EXTRACT_ALL(`answer`, '"(?:[^"\\\\]|\\\\.)*"|-?[0-9][-+.0-9eE]*|[^-"0-9]+|[-"]')
+                      ) AS t WITH OFFSET AS o
                     ) AS tokens
                   )
                 ELSE `answer`
@@ -1302,8 +1333,7 @@ WITH answered AS (
               ELSE -CHAR_LENGTH(b)
             END
           END
-        )
-          > 250
+        ) > 250
         THEN NULL
       /* a number of more than 1000 characters */
       WHEN OCTET_LENGTH(`answer`) > 1000
@@ -1470,8 +1500,8 @@ WITH answered AS (
     CASE
       /* deeper than 250 levels */
       WHEN LENGTH("answer") > 500
-        AND LENGTH("answer") - LENGTH(REPLACE(REPLACE("answer", '[', ''), '{', ''))
-          > 250
+        AND LENGTH("answer")
+          - LENGTH(REPLACE(REPLACE("answer", '[', ''), '{', '')) > 250
         AND LIST_REDUCE(
           LIST_CONCAT(
             [0],
@@ -1484,8 +1514,7 @@ WITH answered AS (
             )
           ),
           LAMBDA d, b : CASE WHEN d > 250 THEN d ELSE d + b END
-        )
-          > 250
+        ) > 250
         THEN NULL
       /* a number of more than 1000 characters */
       WHEN LENGTH("answer") > 1000
@@ -1715,7 +1744,9 @@ WITH accepted AS (
                   REGEXP_REPLACE(t, '[0-9].*', '1.7976931348623157e308'),
                   t
                 ) AS put
-              FROM UNNEST(REGEXP_EXTRACT_ALL(`answer`, '"(?:[^"\\\\]|\\\\.)*"|-?[0-9][-+.0-9eE]*|[^-"0-9]+|[-"]')) AS t WITH OFFSET AS o
+              FROM UNNEST(
+                REGEXP_EXTRACT_ALL(`answer`, '"(?:[^"\\\\]|\\\\.)*"|-?[0-9][-+.0-9eE]*|[^-"0-9]+|[-"]')
+              ) AS t WITH OFFSET AS o
             ) AS tokens
           )
         ELSE `answer`
@@ -1731,7 +1762,9 @@ SELECT
   ARRAY(
     SELECT
       JSON_VALUE(x0)
-    FROM UNNEST(JSON_QUERY_ARRAY(`doc`['deciding_fields'])) AS x0 WITH OFFSET AS o0
+    FROM UNNEST(
+      JSON_QUERY_ARRAY(`doc`['deciding_fields'])
+    ) AS x0 WITH OFFSET AS o0
     ORDER BY o0
   ) AS `deciding_fields`,
   JSON_VALUE(`doc`['reason']) AS `reason`,

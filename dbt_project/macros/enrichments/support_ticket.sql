@@ -41,10 +41,15 @@ WITH rendered AS (
       || '\n</ticket>' AS `prompt`,
     TRIM(BOTH ' \t\r\n' FROM COALESCE(`body`, '')) = '' AS `_no_input`
   FROM {{ source }} AS source
-  WHERE CASE
-      WHEN STARTSWITH(TYPEOF(`subject`), 'timestamp') OR STARTSWITH(TYPEOF(`body`), 'timestamp')
-        THEN RAISE_ERROR('support_ticket: subject or body is a timestamp; write columns: {NAME: timestamp}')
-      ELSE TRUE END
+  WHERE
+    CASE
+      WHEN STARTSWITH(TYPEOF(`subject`), 'timestamp')
+        OR STARTSWITH(TYPEOF(`body`), 'timestamp')
+        THEN RAISE_ERROR(
+          'support_ticket: subject or body is a timestamp; write columns: {NAME: timestamp}'
+        )
+      ELSE TRUE
+    END
 )
 SELECT
   `id`,
@@ -64,10 +69,14 @@ WITH rendered AS (
       || '\n</ticket>' AS prompt,
     TRIM(COALESCE(body, ''), ' \t\r\n') = '' AS _no_input
   FROM {{ source }} AS source
-  WHERE CASE
-      WHEN STARTSWITH(TYPEOF(TO_VARIANT(subject)), 'TIMESTAMP') OR STARTSWITH(TYPEOF(TO_VARIANT(body)), 'TIMESTAMP')
-        THEN CAST('support_ticket: subject or body is a timestamp; write columns: {NAME: timestamp}: ' || TYPEOF(TO_VARIANT(subject)) AS BOOLEAN)
-      ELSE TRUE END
+  WHERE
+    CASE
+      WHEN STARTSWITH(TYPEOF(TO_VARIANT(subject)), 'TIMESTAMP')
+        OR STARTSWITH(TYPEOF(TO_VARIANT(body)), 'TIMESTAMP')
+        THEN CAST('support_ticket: subject or body is a timestamp; write columns: {NAME: timestamp}: '
+          || TYPEOF(TO_VARIANT(subject)) AS BOOLEAN)
+      ELSE TRUE
+    END
 )
 SELECT
   id,
@@ -88,10 +97,15 @@ WITH rendered AS (
       || '\n</ticket>' AS `prompt`,
     TRIM(COALESCE(`body`, ''), ' \t\r\n') = '' AS `_no_input`
   FROM {{ source }} AS source
-  WHERE CASE
-      WHEN REGEXP_CONTAINS(FORMAT('%T', `subject`), '^(TIMESTAMP|DATETIME) ') OR REGEXP_CONTAINS(FORMAT('%T', `body`), '^(TIMESTAMP|DATETIME) ')
-        THEN ERROR('support_ticket: subject or body is a timestamp; write columns: {NAME: timestamp}')
-      ELSE TRUE END
+  WHERE
+    CASE
+      WHEN REGEXP_CONTAINS(FORMAT('%T', `subject`), '^(TIMESTAMP|DATETIME) ')
+        OR REGEXP_CONTAINS(FORMAT('%T', `body`), '^(TIMESTAMP|DATETIME) ')
+        THEN ERROR(
+          'support_ticket: subject or body is a timestamp; write columns: {NAME: timestamp}'
+        )
+      ELSE TRUE
+    END
 )
 SELECT
   `id`,
@@ -114,10 +128,15 @@ WITH rendered AS (
       || '\n</ticket>' AS `prompt`,
     TRIM(BOTH ' \t\r\n' FROM COALESCE(`body`, '')) = '' AS `_no_input`
   FROM {{ source }} AS source
-  WHERE CASE
-      WHEN STARTSWITH(TYPEOF(`subject`), 'timestamp') OR STARTSWITH(TYPEOF(`body`), 'timestamp')
-        THEN RAISE_ERROR('support_ticket: subject or body is a timestamp; write columns: {NAME: timestamp}')
-      ELSE TRUE END
+  WHERE
+    CASE
+      WHEN STARTSWITH(TYPEOF(`subject`), 'timestamp')
+        OR STARTSWITH(TYPEOF(`body`), 'timestamp')
+        THEN RAISE_ERROR(
+          'support_ticket: subject or body is a timestamp; write columns: {NAME: timestamp}'
+        )
+      ELSE TRUE
+    END
 )
 SELECT
   `id`,
@@ -138,10 +157,15 @@ WITH rendered AS (
       || E'\n</ticket>' AS "prompt",
     TRIM(COALESCE("body", ''), E' \t\r\n') = '' AS "_no_input"
   FROM {{ source }} AS source
-  WHERE CASE
-      WHEN STARTS_WITH(TYPEOF("subject"), 'TIMESTAMP') OR STARTS_WITH(TYPEOF("body"), 'TIMESTAMP')
-        THEN ERROR('support_ticket: subject or body is a timestamp; write columns: {NAME: timestamp}')
-      ELSE TRUE END
+  WHERE
+    CASE
+      WHEN STARTS_WITH(TYPEOF("subject"), 'TIMESTAMP')
+        OR STARTS_WITH(TYPEOF("body"), 'TIMESTAMP')
+        THEN ERROR(
+          'support_ticket: subject or body is a timestamp; write columns: {NAME: timestamp}'
+        )
+      ELSE TRUE
+    END
 )
 SELECT
   "id",
@@ -495,8 +519,7 @@ WITH answered AS (
               ELSE -CHAR_LENGTH(b)
             END
           END
-        )
-          > 250
+        ) > 250
         THEN NULL
       /* a number of more than 1000 characters */
       WHEN OCTET_LENGTH(`answer`) > 1000
@@ -742,8 +765,7 @@ WITH answered AS (
             WHEN d > 250 THEN d
             ELSE d + CASE WHEN CAST(b AS VARCHAR) IN ('[', '{') THEN 1 ELSE -1 END
           END
-        )
-          > 250
+        ) > 250
         THEN NULL
       /* a number of more than 1000 characters */
       WHEN LENGTH(answer) > 1000
@@ -825,8 +847,7 @@ WITH answered AS (
             OBJECT_KEYS(AS_OBJECT(doc)),
             ARRAY_CONSTRUCT('intent', 'urgency', 'product', 'needs_human', 'summary')
           )
-        )
-          > 0
+        ) > 0
         THEN 'EXTRA_FIELD the answer has a name that is not in the schema'
       WHEN TYPEOF(doc_intent) <> 'VARCHAR'
         THEN 'WRONG_TYPE intent is not string'
@@ -956,21 +977,21 @@ WITH answered AS (
     CASE
       /* deeper than 250 levels */
       WHEN LENGTH(`answer`) > 500
-        AND LENGTH(`answer`) - LENGTH(REPLACE(REPLACE(`answer`, '[', ''), '{', ''))
-          > 250
+        AND LENGTH(`answer`)
+          - LENGTH(REPLACE(REPLACE(`answer`, '[', ''), '{', '')) > 250
         AND (
           SELECT
             MAX(d)
           FROM (
             SELECT
-              SUM(CASE WHEN LEFT(b, 1) IN ('[', '{') THEN LENGTH(b) ELSE -LENGTH(b) END) OVER (ORDER BY o) AS d
+              SUM(CASE WHEN LEFT(b, 1) IN ('[', '{') THEN LENGTH(b) ELSE -LENGTH(b) END)
+                OVER (ORDER BY o) AS d
             FROM UNNEST(REGEXP_EXTRACT_ALL(
               REGEXP_REPLACE(`answer`, '"(?:[^"\\\\]|\\\\"|\\\\[^"])*"?|[^"\\[\\]{}]+', ''),
               '[\\[{]+|[\\]}]+'
             )) AS b WITH OFFSET AS o
           ) AS depths
-        )
-          > 250
+        ) > 250
         THEN NULL
       /* a number of more than 1000 characters */
       WHEN LENGTH(`answer`) > 1000
@@ -1007,7 +1028,9 @@ WITH answered AS (
                           REGEXP_REPLACE(t, '[0-9].*', '1.7976931348623157e308'),
                           t
                         ) AS put
-                      FROM UNNEST(REGEXP_EXTRACT_ALL(`answer`, '"(?:[^"\\\\]|\\\\.)*"|-?[0-9][-+.0-9eE]*|[^-"0-9]+|[-"]')) AS t WITH OFFSET AS o
+                      FROM UNNEST(
+                        REGEXP_EXTRACT_ALL(`answer`, '"(?:[^"\\\\]|\\\\.)*"|-?[0-9][-+.0-9eE]*|[^-"0-9]+|[-"]')
+                      ) AS t WITH OFFSET AS o
                     ) AS tokens
                   )
                 ELSE `answer`
@@ -1191,8 +1214,7 @@ WITH answered AS (
               ELSE -CHAR_LENGTH(b)
             END
           END
-        )
-          > 250
+        ) > 250
         THEN NULL
       /* a number of more than 1000 characters */
       WHEN OCTET_LENGTH(`answer`) > 1000
@@ -1384,8 +1406,8 @@ WITH answered AS (
     CASE
       /* deeper than 250 levels */
       WHEN LENGTH("answer") > 500
-        AND LENGTH("answer") - LENGTH(REPLACE(REPLACE("answer", '[', ''), '{', ''))
-          > 250
+        AND LENGTH("answer")
+          - LENGTH(REPLACE(REPLACE("answer", '[', ''), '{', '')) > 250
         AND LIST_REDUCE(
           LIST_CONCAT(
             [0],
@@ -1398,8 +1420,7 @@ WITH answered AS (
             )
           ),
           LAMBDA d, b : CASE WHEN d > 250 THEN d ELSE d + b END
-        )
-          > 250
+        ) > 250
         THEN NULL
       /* a number of more than 1000 characters */
       WHEN LENGTH("answer") > 1000
@@ -1486,8 +1507,7 @@ WITH answered AS (
             JSON_KEYS("doc"),
             LAMBDA k : k NOT IN ('intent', 'urgency', 'product', 'needs_human', 'summary')
           )
-        )
-          > 0
+        ) > 0
         THEN 'EXTRA_FIELD the answer has a name that is not in the schema'
       WHEN JSON_TYPE("doc_intent") <> 'VARCHAR'
         THEN 'WRONG_TYPE intent is not string'
@@ -1651,7 +1671,9 @@ WITH accepted AS (
                   REGEXP_REPLACE(t, '[0-9].*', '1.7976931348623157e308'),
                   t
                 ) AS put
-              FROM UNNEST(REGEXP_EXTRACT_ALL(`answer`, '"(?:[^"\\\\]|\\\\.)*"|-?[0-9][-+.0-9eE]*|[^-"0-9]+|[-"]')) AS t WITH OFFSET AS o
+              FROM UNNEST(
+                REGEXP_EXTRACT_ALL(`answer`, '"(?:[^"\\\\]|\\\\.)*"|-?[0-9][-+.0-9eE]*|[^-"0-9]+|[-"]')
+              ) AS t WITH OFFSET AS o
             ) AS tokens
           )
         ELSE `answer`

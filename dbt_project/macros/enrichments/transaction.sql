@@ -45,10 +45,16 @@ WITH rendered AS (
       || '</line>' AS `prompt`,
     TRIM(BOTH ' \t\r\n' FROM COALESCE(`details`, '')) = '' AS `_no_input`
   FROM {{ source }} AS source
-  WHERE CASE
-      WHEN STARTSWITH(TYPEOF(`details`), 'timestamp') OR STARTSWITH(TYPEOF(`amount`), 'timestamp') OR STARTSWITH(TYPEOF(`currency`), 'timestamp')
-        THEN RAISE_ERROR('transaction: details or amount or currency is a timestamp; write columns: {NAME: timestamp}')
-      ELSE TRUE END
+  WHERE
+    CASE
+      WHEN STARTSWITH(TYPEOF(`details`), 'timestamp')
+        OR STARTSWITH(TYPEOF(`amount`), 'timestamp')
+        OR STARTSWITH(TYPEOF(`currency`), 'timestamp')
+        THEN RAISE_ERROR(
+          'transaction: details or amount or currency is a timestamp; write columns: {NAME: timestamp}'
+        )
+      ELSE TRUE
+    END
 )
 SELECT
   `id`,
@@ -73,11 +79,15 @@ WITH rendered AS (
       || '</line>' AS prompt,
     TRIM(COALESCE(details, ''), ' \t\r\n') = '' AS _no_input
   FROM {{ source }} AS source
-  WHERE CASE
-      WHEN STARTSWITH(TYPEOF(TO_VARIANT(details)), 'TIMESTAMP') OR STARTSWITH(TYPEOF(TO_VARIANT(amount)), 'TIMESTAMP')
+  WHERE
+    CASE
+      WHEN STARTSWITH(TYPEOF(TO_VARIANT(details)), 'TIMESTAMP')
+        OR STARTSWITH(TYPEOF(TO_VARIANT(amount)), 'TIMESTAMP')
         OR STARTSWITH(TYPEOF(TO_VARIANT(currency)), 'TIMESTAMP')
-        THEN CAST('transaction: details or amount or currency is a timestamp; write columns: {NAME: timestamp}: ' || TYPEOF(TO_VARIANT(details)) AS BOOLEAN)
-      ELSE TRUE END
+        THEN CAST('transaction: details or amount or currency is a timestamp; write columns: {NAME: timestamp}: '
+          || TYPEOF(TO_VARIANT(details)) AS BOOLEAN)
+      ELSE TRUE
+    END
 )
 SELECT
   id,
@@ -102,11 +112,16 @@ WITH rendered AS (
       || '</line>' AS `prompt`,
     TRIM(COALESCE(`details`, ''), ' \t\r\n') = '' AS `_no_input`
   FROM {{ source }} AS source
-  WHERE CASE
-      WHEN REGEXP_CONTAINS(FORMAT('%T', `details`), '^(TIMESTAMP|DATETIME) ') OR REGEXP_CONTAINS(FORMAT('%T', `amount`), '^(TIMESTAMP|DATETIME) ')
+  WHERE
+    CASE
+      WHEN REGEXP_CONTAINS(FORMAT('%T', `details`), '^(TIMESTAMP|DATETIME) ')
+        OR REGEXP_CONTAINS(FORMAT('%T', `amount`), '^(TIMESTAMP|DATETIME) ')
         OR REGEXP_CONTAINS(FORMAT('%T', `currency`), '^(TIMESTAMP|DATETIME) ')
-        THEN ERROR('transaction: details or amount or currency is a timestamp; write columns: {NAME: timestamp}')
-      ELSE TRUE END
+        THEN ERROR(
+          'transaction: details or amount or currency is a timestamp; write columns: {NAME: timestamp}'
+        )
+      ELSE TRUE
+    END
 )
 SELECT
   `id`,
@@ -133,10 +148,16 @@ WITH rendered AS (
       || '</line>' AS `prompt`,
     TRIM(BOTH ' \t\r\n' FROM COALESCE(`details`, '')) = '' AS `_no_input`
   FROM {{ source }} AS source
-  WHERE CASE
-      WHEN STARTSWITH(TYPEOF(`details`), 'timestamp') OR STARTSWITH(TYPEOF(`amount`), 'timestamp') OR STARTSWITH(TYPEOF(`currency`), 'timestamp')
-        THEN RAISE_ERROR('transaction: details or amount or currency is a timestamp; write columns: {NAME: timestamp}')
-      ELSE TRUE END
+  WHERE
+    CASE
+      WHEN STARTSWITH(TYPEOF(`details`), 'timestamp')
+        OR STARTSWITH(TYPEOF(`amount`), 'timestamp')
+        OR STARTSWITH(TYPEOF(`currency`), 'timestamp')
+        THEN RAISE_ERROR(
+          'transaction: details or amount or currency is a timestamp; write columns: {NAME: timestamp}'
+        )
+      ELSE TRUE
+    END
 )
 SELECT
   `id`,
@@ -161,10 +182,16 @@ WITH rendered AS (
       || '</line>' AS "prompt",
     TRIM(COALESCE("details", ''), E' \t\r\n') = '' AS "_no_input"
   FROM {{ source }} AS source
-  WHERE CASE
-      WHEN STARTS_WITH(TYPEOF("details"), 'TIMESTAMP') OR STARTS_WITH(TYPEOF("amount"), 'TIMESTAMP') OR STARTS_WITH(TYPEOF("currency"), 'TIMESTAMP')
-        THEN ERROR('transaction: details or amount or currency is a timestamp; write columns: {NAME: timestamp}')
-      ELSE TRUE END
+  WHERE
+    CASE
+      WHEN STARTS_WITH(TYPEOF("details"), 'TIMESTAMP')
+        OR STARTS_WITH(TYPEOF("amount"), 'TIMESTAMP')
+        OR STARTS_WITH(TYPEOF("currency"), 'TIMESTAMP')
+        THEN ERROR(
+          'transaction: details or amount or currency is a timestamp; write columns: {NAME: timestamp}'
+        )
+      ELSE TRUE
+    END
 )
 SELECT
   "id",
@@ -518,8 +545,7 @@ WITH answered AS (
               ELSE -CHAR_LENGTH(b)
             END
           END
-        )
-          > 250
+        ) > 250
         THEN NULL
       /* a number of more than 1000 characters */
       WHEN OCTET_LENGTH(`answer`) > 1000
@@ -747,8 +773,7 @@ WITH answered AS (
             WHEN d > 250 THEN d
             ELSE d + CASE WHEN CAST(b AS VARCHAR) IN ('[', '{') THEN 1 ELSE -1 END
           END
-        )
-          > 250
+        ) > 250
         THEN NULL
       /* a number of more than 1000 characters */
       WHEN LENGTH(answer) > 1000
@@ -951,21 +976,21 @@ WITH answered AS (
     CASE
       /* deeper than 250 levels */
       WHEN LENGTH(`answer`) > 500
-        AND LENGTH(`answer`) - LENGTH(REPLACE(REPLACE(`answer`, '[', ''), '{', ''))
-          > 250
+        AND LENGTH(`answer`)
+          - LENGTH(REPLACE(REPLACE(`answer`, '[', ''), '{', '')) > 250
         AND (
           SELECT
             MAX(d)
           FROM (
             SELECT
-              SUM(CASE WHEN LEFT(b, 1) IN ('[', '{') THEN LENGTH(b) ELSE -LENGTH(b) END) OVER (ORDER BY o) AS d
+              SUM(CASE WHEN LEFT(b, 1) IN ('[', '{') THEN LENGTH(b) ELSE -LENGTH(b) END)
+                OVER (ORDER BY o) AS d
             FROM UNNEST(REGEXP_EXTRACT_ALL(
               REGEXP_REPLACE(`answer`, '"(?:[^"\\\\]|\\\\"|\\\\[^"])*"?|[^"\\[\\]{}]+', ''),
               '[\\[{]+|[\\]}]+'
             )) AS b WITH OFFSET AS o
           ) AS depths
-        )
-          > 250
+        ) > 250
         THEN NULL
       /* a number of more than 1000 characters */
       WHEN LENGTH(`answer`) > 1000
@@ -1002,7 +1027,9 @@ WITH answered AS (
                           REGEXP_REPLACE(t, '[0-9].*', '1.7976931348623157e308'),
                           t
                         ) AS put
-                      FROM UNNEST(REGEXP_EXTRACT_ALL(`answer`, '"(?:[^"\\\\]|\\\\.)*"|-?[0-9][-+.0-9eE]*|[^-"0-9]+|[-"]')) AS t WITH OFFSET AS o
+                      FROM UNNEST(
+                        REGEXP_EXTRACT_ALL(`answer`, '"(?:[^"\\\\]|\\\\.)*"|-?[0-9][-+.0-9eE]*|[^-"0-9]+|[-"]')
+                      ) AS t WITH OFFSET AS o
                     ) AS tokens
                   )
                 ELSE `answer`
@@ -1183,8 +1210,7 @@ WITH answered AS (
               ELSE -CHAR_LENGTH(b)
             END
           END
-        )
-          > 250
+        ) > 250
         THEN NULL
       /* a number of more than 1000 characters */
       WHEN OCTET_LENGTH(`answer`) > 1000
@@ -1358,8 +1384,8 @@ WITH answered AS (
     CASE
       /* deeper than 250 levels */
       WHEN LENGTH("answer") > 500
-        AND LENGTH("answer") - LENGTH(REPLACE(REPLACE("answer", '[', ''), '{', ''))
-          > 250
+        AND LENGTH("answer")
+          - LENGTH(REPLACE(REPLACE("answer", '[', ''), '{', '')) > 250
         AND LIST_REDUCE(
           LIST_CONCAT(
             [0],
@@ -1372,8 +1398,7 @@ WITH answered AS (
             )
           ),
           LAMBDA d, b : CASE WHEN d > 250 THEN d ELSE d + b END
-        )
-          > 250
+        ) > 250
         THEN NULL
       /* a number of more than 1000 characters */
       WHEN LENGTH("answer") > 1000
@@ -1457,8 +1482,7 @@ WITH answered AS (
             JSON_KEYS("doc"),
             LAMBDA k : k NOT IN ('merchant', 'category', 'is_recurring', 'country')
           )
-        )
-          > 0
+        ) > 0
         THEN 'EXTRA_FIELD the answer has a name that is not in the schema'
       WHEN JSON_TYPE("doc_merchant") <> 'VARCHAR'
         THEN 'WRONG_TYPE merchant is not string'
@@ -1614,7 +1638,9 @@ WITH accepted AS (
                   REGEXP_REPLACE(t, '[0-9].*', '1.7976931348623157e308'),
                   t
                 ) AS put
-              FROM UNNEST(REGEXP_EXTRACT_ALL(`answer`, '"(?:[^"\\\\]|\\\\.)*"|-?[0-9][-+.0-9eE]*|[^-"0-9]+|[-"]')) AS t WITH OFFSET AS o
+              FROM UNNEST(
+                REGEXP_EXTRACT_ALL(`answer`, '"(?:[^"\\\\]|\\\\.)*"|-?[0-9][-+.0-9eE]*|[^-"0-9]+|[-"]')
+              ) AS t WITH OFFSET AS o
             ) AS tokens
           )
         ELSE `answer`

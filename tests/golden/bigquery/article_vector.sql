@@ -65,10 +65,15 @@ WITH rendered AS (
     TRIM(COALESCE(`title`, ''), ' \t\r\n') = ''
     AND TRIM(COALESCE(`body`, ''), ' \t\r\n') = '' AS `_no_input`
   FROM `raw`.`articles` AS source
-  WHERE CASE
-      WHEN REGEXP_CONTAINS(FORMAT('%T', `title`), '^(TIMESTAMP|DATETIME) ') OR REGEXP_CONTAINS(FORMAT('%T', `body`), '^(TIMESTAMP|DATETIME) ')
-        THEN ERROR('article_vector: title or body is a timestamp; write columns: {NAME: timestamp}')
-      ELSE TRUE END
+  WHERE
+    CASE
+      WHEN REGEXP_CONTAINS(FORMAT('%T', `title`), '^(TIMESTAMP|DATETIME) ')
+        OR REGEXP_CONTAINS(FORMAT('%T', `body`), '^(TIMESTAMP|DATETIME) ')
+        THEN ERROR(
+          'article_vector: title or body is a timestamp; write columns: {NAME: timestamp}'
+        )
+      ELSE TRUE
+    END
 )
 SELECT
   `id`,

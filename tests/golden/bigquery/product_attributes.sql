@@ -80,10 +80,15 @@ WITH rendered AS (
       || '</product>' AS `prompt`,
     TRIM(COALESCE(`title`, ''), ' \t\r\n') = '' AS `_no_input`
   FROM `raw`.`products` AS source
-  WHERE CASE
-      WHEN REGEXP_CONTAINS(FORMAT('%T', `title`), '^(TIMESTAMP|DATETIME) ') OR REGEXP_CONTAINS(FORMAT('%T', `details`), '^(TIMESTAMP|DATETIME) ')
-        THEN ERROR('product_attributes: title or details is a timestamp; write columns: {NAME: timestamp}')
-      ELSE TRUE END
+  WHERE
+    CASE
+      WHEN REGEXP_CONTAINS(FORMAT('%T', `title`), '^(TIMESTAMP|DATETIME) ')
+        OR REGEXP_CONTAINS(FORMAT('%T', `details`), '^(TIMESTAMP|DATETIME) ')
+        THEN ERROR(
+          'product_attributes: title or details is a timestamp; write columns: {NAME: timestamp}'
+        )
+      ELSE TRUE
+    END
 )
 SELECT
   `id`,

@@ -75,10 +75,15 @@ WITH rendered AS (
       || '\n</review>' AS `prompt`,
     TRIM(COALESCE(`review`, ''), ' \t\r\n') = '' AS `_no_input`
   FROM `raw`.`reviews` AS source
-  WHERE CASE
-      WHEN REGEXP_CONTAINS(FORMAT('%T', `title`), '^(TIMESTAMP|DATETIME) ') OR REGEXP_CONTAINS(FORMAT('%T', `review`), '^(TIMESTAMP|DATETIME) ')
-        THEN ERROR('review_aspects: title or review is a timestamp; write columns: {NAME: timestamp}')
-      ELSE TRUE END
+  WHERE
+    CASE
+      WHEN REGEXP_CONTAINS(FORMAT('%T', `title`), '^(TIMESTAMP|DATETIME) ')
+        OR REGEXP_CONTAINS(FORMAT('%T', `review`), '^(TIMESTAMP|DATETIME) ')
+        THEN ERROR(
+          'review_aspects: title or review is a timestamp; write columns: {NAME: timestamp}'
+        )
+      ELSE TRUE
+    END
 )
 SELECT
   `id`,

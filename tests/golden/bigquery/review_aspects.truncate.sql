@@ -77,10 +77,15 @@ WITH rendered AS (
     `title` AS `_in1`,
     `review` AS `_in2`
   FROM `raw`.`reviews` AS source
-  WHERE CASE
-      WHEN REGEXP_CONTAINS(FORMAT('%T', `title`), '^(TIMESTAMP|DATETIME) ') OR REGEXP_CONTAINS(FORMAT('%T', `review`), '^(TIMESTAMP|DATETIME) ')
-        THEN ERROR('review_aspects: title or review is a timestamp; write columns: {NAME: timestamp}')
-      ELSE TRUE END
+  WHERE
+    CASE
+      WHEN REGEXP_CONTAINS(FORMAT('%T', `title`), '^(TIMESTAMP|DATETIME) ')
+        OR REGEXP_CONTAINS(FORMAT('%T', `review`), '^(TIMESTAMP|DATETIME) ')
+        THEN ERROR(
+          'review_aspects: title or review is a timestamp; write columns: {NAME: timestamp}'
+        )
+      ELSE TRUE
+    END
 ), prompt_first AS (
   SELECT
     *,

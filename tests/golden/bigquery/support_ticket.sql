@@ -79,10 +79,15 @@ WITH rendered AS (
       || '\n</ticket>' AS `prompt`,
     TRIM(COALESCE(`body`, ''), ' \t\r\n') = '' AS `_no_input`
   FROM `raw`.`tickets` AS source
-  WHERE CASE
-      WHEN REGEXP_CONTAINS(FORMAT('%T', `subject`), '^(TIMESTAMP|DATETIME) ') OR REGEXP_CONTAINS(FORMAT('%T', `body`), '^(TIMESTAMP|DATETIME) ')
-        THEN ERROR('support_ticket: subject or body is a timestamp; write columns: {NAME: timestamp}')
-      ELSE TRUE END
+  WHERE
+    CASE
+      WHEN REGEXP_CONTAINS(FORMAT('%T', `subject`), '^(TIMESTAMP|DATETIME) ')
+        OR REGEXP_CONTAINS(FORMAT('%T', `body`), '^(TIMESTAMP|DATETIME) ')
+        THEN ERROR(
+          'support_ticket: subject or body is a timestamp; write columns: {NAME: timestamp}'
+        )
+      ELSE TRUE
+    END
 )
 SELECT
   `id`,

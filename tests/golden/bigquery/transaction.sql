@@ -83,11 +83,16 @@ WITH rendered AS (
       || '</line>' AS `prompt`,
     TRIM(COALESCE(`details`, ''), ' \t\r\n') = '' AS `_no_input`
   FROM `raw`.`transactions` AS source
-  WHERE CASE
-      WHEN REGEXP_CONTAINS(FORMAT('%T', `details`), '^(TIMESTAMP|DATETIME) ') OR REGEXP_CONTAINS(FORMAT('%T', `amount`), '^(TIMESTAMP|DATETIME) ')
+  WHERE
+    CASE
+      WHEN REGEXP_CONTAINS(FORMAT('%T', `details`), '^(TIMESTAMP|DATETIME) ')
+        OR REGEXP_CONTAINS(FORMAT('%T', `amount`), '^(TIMESTAMP|DATETIME) ')
         OR REGEXP_CONTAINS(FORMAT('%T', `currency`), '^(TIMESTAMP|DATETIME) ')
-        THEN ERROR('transaction: details or amount or currency is a timestamp; write columns: {NAME: timestamp}')
-      ELSE TRUE END
+        THEN ERROR(
+          'transaction: details or amount or currency is a timestamp; write columns: {NAME: timestamp}'
+        )
+      ELSE TRUE
+    END
 )
 SELECT
   `id`,

@@ -78,10 +78,15 @@ WITH rendered AS (
       || '\n</ticket>' AS `prompt`,
     TRIM(BOTH ' \t\r\n' FROM COALESCE(`body`, '')) = '' AS `_no_input`
   FROM `raw`.`tickets` AS source
-  WHERE CASE
-      WHEN STARTSWITH(TYPEOF(`subject`), 'timestamp') OR STARTSWITH(TYPEOF(`body`), 'timestamp')
-        THEN RAISE_ERROR('support_ticket: subject or body is a timestamp; write columns: {NAME: timestamp}')
-      ELSE TRUE END
+  WHERE
+    CASE
+      WHEN STARTSWITH(TYPEOF(`subject`), 'timestamp')
+        OR STARTSWITH(TYPEOF(`body`), 'timestamp')
+        THEN RAISE_ERROR(
+          'support_ticket: subject or body is a timestamp; write columns: {NAME: timestamp}'
+        )
+      ELSE TRUE
+    END
 )
 SELECT
   `id`,

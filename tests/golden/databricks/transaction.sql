@@ -82,10 +82,16 @@ WITH rendered AS (
       || '</line>' AS `prompt`,
     TRIM(BOTH ' \t\r\n' FROM COALESCE(`details`, '')) = '' AS `_no_input`
   FROM `raw`.`transactions` AS source
-  WHERE CASE
-      WHEN STARTSWITH(TYPEOF(`details`), 'timestamp') OR STARTSWITH(TYPEOF(`amount`), 'timestamp') OR STARTSWITH(TYPEOF(`currency`), 'timestamp')
-        THEN RAISE_ERROR('transaction: details or amount or currency is a timestamp; write columns: {NAME: timestamp}')
-      ELSE TRUE END
+  WHERE
+    CASE
+      WHEN STARTSWITH(TYPEOF(`details`), 'timestamp')
+        OR STARTSWITH(TYPEOF(`amount`), 'timestamp')
+        OR STARTSWITH(TYPEOF(`currency`), 'timestamp')
+        THEN RAISE_ERROR(
+          'transaction: details or amount or currency is a timestamp; write columns: {NAME: timestamp}'
+        )
+      ELSE TRUE
+    END
 )
 SELECT
   `id`,

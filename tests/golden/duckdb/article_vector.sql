@@ -67,10 +67,15 @@ WITH rendered AS (
     TRIM(COALESCE("title", ''), E' \t\r\n') = ''
     AND TRIM(COALESCE("body", ''), E' \t\r\n') = '' AS "_no_input"
   FROM "raw"."articles" AS source
-  WHERE CASE
-      WHEN STARTS_WITH(TYPEOF("title"), 'TIMESTAMP') OR STARTS_WITH(TYPEOF("body"), 'TIMESTAMP')
-        THEN ERROR('article_vector: title or body is a timestamp; write columns: {NAME: timestamp}')
-      ELSE TRUE END
+  WHERE
+    CASE
+      WHEN STARTS_WITH(TYPEOF("title"), 'TIMESTAMP')
+        OR STARTS_WITH(TYPEOF("body"), 'TIMESTAMP')
+        THEN ERROR(
+          'article_vector: title or body is a timestamp; write columns: {NAME: timestamp}'
+        )
+      ELSE TRUE
+    END
 )
 SELECT
   "id",

@@ -74,10 +74,15 @@ WITH rendered AS (
       || '</product>' AS "prompt",
     TRIM(COALESCE("title", ''), E' \t\r\n') = '' AS "_no_input"
   FROM "raw"."products" AS source
-  WHERE CASE
-      WHEN STARTS_WITH(TYPEOF("title"), 'TIMESTAMP') OR STARTS_WITH(TYPEOF("details"), 'TIMESTAMP')
-        THEN ERROR('product_attributes: title or details is a timestamp; write columns: {NAME: timestamp}')
-      ELSE TRUE END
+  WHERE
+    CASE
+      WHEN STARTS_WITH(TYPEOF("title"), 'TIMESTAMP')
+        OR STARTS_WITH(TYPEOF("details"), 'TIMESTAMP')
+        THEN ERROR(
+          'product_attributes: title or details is a timestamp; write columns: {NAME: timestamp}'
+        )
+      ELSE TRUE
+    END
 )
 SELECT
   "id",

@@ -72,10 +72,15 @@ WITH rendered AS (
       || E'\n</review>' AS "prompt",
     TRIM(COALESCE("review", ''), E' \t\r\n') = '' AS "_no_input"
   FROM "raw"."reviews" AS source
-  WHERE CASE
-      WHEN STARTS_WITH(TYPEOF("title"), 'TIMESTAMP') OR STARTS_WITH(TYPEOF("review"), 'TIMESTAMP')
-        THEN ERROR('review_aspects: title or review is a timestamp; write columns: {NAME: timestamp}')
-      ELSE TRUE END
+  WHERE
+    CASE
+      WHEN STARTS_WITH(TYPEOF("title"), 'TIMESTAMP')
+        OR STARTS_WITH(TYPEOF("review"), 'TIMESTAMP')
+        THEN ERROR(
+          'review_aspects: title or review is a timestamp; write columns: {NAME: timestamp}'
+        )
+      ELSE TRUE
+    END
 )
 SELECT
   "id",

@@ -74,10 +74,15 @@ WITH rendered AS (
     "title" AS "_in1",
     "review" AS "_in2"
   FROM "raw"."reviews" AS source
-  WHERE CASE
-      WHEN STARTS_WITH(TYPEOF("title"), 'TIMESTAMP') OR STARTS_WITH(TYPEOF("review"), 'TIMESTAMP')
-        THEN ERROR('review_aspects: title or review is a timestamp; write columns: {NAME: timestamp}')
-      ELSE TRUE END
+  WHERE
+    CASE
+      WHEN STARTS_WITH(TYPEOF("title"), 'TIMESTAMP')
+        OR STARTS_WITH(TYPEOF("review"), 'TIMESTAMP')
+        THEN ERROR(
+          'review_aspects: title or review is a timestamp; write columns: {NAME: timestamp}'
+        )
+      ELSE TRUE
+    END
 ), prompt_first AS (
   SELECT
     *,

@@ -73,10 +73,15 @@ WITH rendered AS (
       || E'\n</ticket>' AS "prompt",
     TRIM(COALESCE("body", ''), E' \t\r\n') = '' AS "_no_input"
   FROM "raw"."tickets" AS source
-  WHERE CASE
-      WHEN STARTS_WITH(TYPEOF("subject"), 'TIMESTAMP') OR STARTS_WITH(TYPEOF("body"), 'TIMESTAMP')
-        THEN ERROR('support_ticket: subject or body is a timestamp; write columns: {NAME: timestamp}')
-      ELSE TRUE END
+  WHERE
+    CASE
+      WHEN STARTS_WITH(TYPEOF("subject"), 'TIMESTAMP')
+        OR STARTS_WITH(TYPEOF("body"), 'TIMESTAMP')
+        THEN ERROR(
+          'support_ticket: subject or body is a timestamp; write columns: {NAME: timestamp}'
+        )
+      ELSE TRUE
+    END
 )
 SELECT
   "id",

@@ -77,10 +77,16 @@ WITH rendered AS (
       || '</line>' AS "prompt",
     TRIM(COALESCE("details", ''), E' \t\r\n') = '' AS "_no_input"
   FROM "raw"."transactions" AS source
-  WHERE CASE
-      WHEN STARTS_WITH(TYPEOF("details"), 'TIMESTAMP') OR STARTS_WITH(TYPEOF("amount"), 'TIMESTAMP') OR STARTS_WITH(TYPEOF("currency"), 'TIMESTAMP')
-        THEN ERROR('transaction: details or amount or currency is a timestamp; write columns: {NAME: timestamp}')
-      ELSE TRUE END
+  WHERE
+    CASE
+      WHEN STARTS_WITH(TYPEOF("details"), 'TIMESTAMP')
+        OR STARTS_WITH(TYPEOF("amount"), 'TIMESTAMP')
+        OR STARTS_WITH(TYPEOF("currency"), 'TIMESTAMP')
+        THEN ERROR(
+          'transaction: details or amount or currency is a timestamp; write columns: {NAME: timestamp}'
+        )
+      ELSE TRUE
+    END
 )
 SELECT
   "id",

@@ -79,10 +79,14 @@ WITH rendered AS (
     TRIM(COALESCE(title, ''), ' \t\r\n') = ''
     AND TRIM(COALESCE(body, ''), ' \t\r\n') = '' AS _no_input
   FROM raw.articles AS source
-  WHERE CASE
-      WHEN STARTSWITH(TYPEOF(TO_VARIANT(title)), 'TIMESTAMP') OR STARTSWITH(TYPEOF(TO_VARIANT(body)), 'TIMESTAMP')
-        THEN CAST('article_vector: title or body is a timestamp; write columns: {NAME: timestamp}: ' || TYPEOF(TO_VARIANT(title)) AS BOOLEAN)
-      ELSE TRUE END
+  WHERE
+    CASE
+      WHEN STARTSWITH(TYPEOF(TO_VARIANT(title)), 'TIMESTAMP')
+        OR STARTSWITH(TYPEOF(TO_VARIANT(body)), 'TIMESTAMP')
+        THEN CAST('article_vector: title or body is a timestamp; write columns: {NAME: timestamp}: '
+          || TYPEOF(TO_VARIANT(title)) AS BOOLEAN)
+      ELSE TRUE
+    END
 )
 SELECT
   id,

@@ -81,10 +81,14 @@ WITH rendered AS (
       || '</product>' AS prompt,
     TRIM(COALESCE(title, ''), ' \t\r\n') = '' AS _no_input
   FROM raw.products AS source
-  WHERE CASE
-      WHEN STARTSWITH(TYPEOF(TO_VARIANT(title)), 'TIMESTAMP') OR STARTSWITH(TYPEOF(TO_VARIANT(details)), 'TIMESTAMP')
-        THEN CAST('product_attributes: title or details is a timestamp; write columns: {NAME: timestamp}: ' || TYPEOF(TO_VARIANT(title)) AS BOOLEAN)
-      ELSE TRUE END
+  WHERE
+    CASE
+      WHEN STARTSWITH(TYPEOF(TO_VARIANT(title)), 'TIMESTAMP')
+        OR STARTSWITH(TYPEOF(TO_VARIANT(details)), 'TIMESTAMP')
+        THEN CAST('product_attributes: title or details is a timestamp; write columns: {NAME: timestamp}: '
+          || TYPEOF(TO_VARIANT(title)) AS BOOLEAN)
+      ELSE TRUE
+    END
 )
 SELECT
   id,

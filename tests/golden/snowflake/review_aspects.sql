@@ -76,10 +76,14 @@ WITH rendered AS (
       || '\n</review>' AS prompt,
     TRIM(COALESCE(review, ''), ' \t\r\n') = '' AS _no_input
   FROM raw.reviews AS source
-  WHERE CASE
-      WHEN STARTSWITH(TYPEOF(TO_VARIANT(title)), 'TIMESTAMP') OR STARTSWITH(TYPEOF(TO_VARIANT(review)), 'TIMESTAMP')
-        THEN CAST('review_aspects: title or review is a timestamp; write columns: {NAME: timestamp}: ' || TYPEOF(TO_VARIANT(title)) AS BOOLEAN)
-      ELSE TRUE END
+  WHERE
+    CASE
+      WHEN STARTSWITH(TYPEOF(TO_VARIANT(title)), 'TIMESTAMP')
+        OR STARTSWITH(TYPEOF(TO_VARIANT(review)), 'TIMESTAMP')
+        THEN CAST('review_aspects: title or review is a timestamp; write columns: {NAME: timestamp}: '
+          || TYPEOF(TO_VARIANT(title)) AS BOOLEAN)
+      ELSE TRUE
+    END
 )
 SELECT
   id,

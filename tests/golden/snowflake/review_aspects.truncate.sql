@@ -78,10 +78,14 @@ WITH rendered AS (
     title AS _in1,
     review AS _in2
   FROM raw.reviews AS source
-  WHERE CASE
-      WHEN STARTSWITH(TYPEOF(TO_VARIANT(title)), 'TIMESTAMP') OR STARTSWITH(TYPEOF(TO_VARIANT(review)), 'TIMESTAMP')
-        THEN CAST('review_aspects: title or review is a timestamp; write columns: {NAME: timestamp}: ' || TYPEOF(TO_VARIANT(title)) AS BOOLEAN)
-      ELSE TRUE END
+  WHERE
+    CASE
+      WHEN STARTSWITH(TYPEOF(TO_VARIANT(title)), 'TIMESTAMP')
+        OR STARTSWITH(TYPEOF(TO_VARIANT(review)), 'TIMESTAMP')
+        THEN CAST('review_aspects: title or review is a timestamp; write columns: {NAME: timestamp}: '
+          || TYPEOF(TO_VARIANT(title)) AS BOOLEAN)
+      ELSE TRUE
+    END
 ), prompt_first AS (
   SELECT
     *,

@@ -79,10 +79,14 @@ WITH rendered AS (
       || '\n</ticket>' AS prompt,
     TRIM(COALESCE(body, ''), ' \t\r\n') = '' AS _no_input
   FROM raw.tickets AS source
-  WHERE CASE
-      WHEN STARTSWITH(TYPEOF(TO_VARIANT(subject)), 'TIMESTAMP') OR STARTSWITH(TYPEOF(TO_VARIANT(body)), 'TIMESTAMP')
-        THEN CAST('support_ticket: subject or body is a timestamp; write columns: {NAME: timestamp}: ' || TYPEOF(TO_VARIANT(subject)) AS BOOLEAN)
-      ELSE TRUE END
+  WHERE
+    CASE
+      WHEN STARTSWITH(TYPEOF(TO_VARIANT(subject)), 'TIMESTAMP')
+        OR STARTSWITH(TYPEOF(TO_VARIANT(body)), 'TIMESTAMP')
+        THEN CAST('support_ticket: subject or body is a timestamp; write columns: {NAME: timestamp}: '
+          || TYPEOF(TO_VARIANT(subject)) AS BOOLEAN)
+      ELSE TRUE
+    END
 )
 SELECT
   id,

@@ -84,11 +84,15 @@ WITH rendered AS (
       || '</line>' AS prompt,
     TRIM(COALESCE(details, ''), ' \t\r\n') = '' AS _no_input
   FROM raw.transactions AS source
-  WHERE CASE
-      WHEN STARTSWITH(TYPEOF(TO_VARIANT(details)), 'TIMESTAMP') OR STARTSWITH(TYPEOF(TO_VARIANT(amount)), 'TIMESTAMP')
+  WHERE
+    CASE
+      WHEN STARTSWITH(TYPEOF(TO_VARIANT(details)), 'TIMESTAMP')
+        OR STARTSWITH(TYPEOF(TO_VARIANT(amount)), 'TIMESTAMP')
         OR STARTSWITH(TYPEOF(TO_VARIANT(currency)), 'TIMESTAMP')
-        THEN CAST('transaction: details or amount or currency is a timestamp; write columns: {NAME: timestamp}: ' || TYPEOF(TO_VARIANT(details)) AS BOOLEAN)
-      ELSE TRUE END
+        THEN CAST('transaction: details or amount or currency is a timestamp; write columns: {NAME: timestamp}: '
+          || TYPEOF(TO_VARIANT(details)) AS BOOLEAN)
+      ELSE TRUE
+    END
 )
 SELECT
   id,

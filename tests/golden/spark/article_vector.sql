@@ -37,10 +37,15 @@ WITH rendered AS (
     TRIM(BOTH ' \t\r\n' FROM COALESCE(`title`, '')) = ''
     AND TRIM(BOTH ' \t\r\n' FROM COALESCE(`body`, '')) = '' AS `_no_input`
   FROM `raw`.`articles` AS source
-  WHERE CASE
-      WHEN STARTSWITH(TYPEOF(`title`), 'timestamp') OR STARTSWITH(TYPEOF(`body`), 'timestamp')
-        THEN RAISE_ERROR('article_vector: title or body is a timestamp; write columns: {NAME: timestamp}')
-      ELSE TRUE END
+  WHERE
+    CASE
+      WHEN STARTSWITH(TYPEOF(`title`), 'timestamp')
+        OR STARTSWITH(TYPEOF(`body`), 'timestamp')
+        THEN RAISE_ERROR(
+          'article_vector: title or body is a timestamp; write columns: {NAME: timestamp}'
+        )
+      ELSE TRUE
+    END
 )
 SELECT
   `id`,

@@ -44,10 +44,15 @@ WITH rendered AS (
       || '</product>' AS `prompt`,
     TRIM(BOTH ' \t\r\n' FROM COALESCE(`title`, '')) = '' AS `_no_input`
   FROM `raw`.`products` AS source
-  WHERE CASE
-      WHEN STARTSWITH(TYPEOF(`title`), 'timestamp') OR STARTSWITH(TYPEOF(`details`), 'timestamp')
-        THEN RAISE_ERROR('product_attributes: title or details is a timestamp; write columns: {NAME: timestamp}')
-      ELSE TRUE END
+  WHERE
+    CASE
+      WHEN STARTSWITH(TYPEOF(`title`), 'timestamp')
+        OR STARTSWITH(TYPEOF(`details`), 'timestamp')
+        THEN RAISE_ERROR(
+          'product_attributes: title or details is a timestamp; write columns: {NAME: timestamp}'
+        )
+      ELSE TRUE
+    END
 )
 SELECT
   `id`,

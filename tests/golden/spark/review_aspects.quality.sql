@@ -39,10 +39,15 @@ WITH rendered AS (
       || '\n</review>' AS `prompt`,
     TRIM(BOTH ' \t\r\n' FROM COALESCE(`review`, '')) = '' AS `_no_input`
   FROM `raw`.`reviews` AS source
-  WHERE CASE
-      WHEN STARTSWITH(TYPEOF(`title`), 'timestamp') OR STARTSWITH(TYPEOF(`review`), 'timestamp')
-        THEN RAISE_ERROR('review_aspects: title or review is a timestamp; write columns: {NAME: timestamp}')
-      ELSE TRUE END
+  WHERE
+    CASE
+      WHEN STARTSWITH(TYPEOF(`title`), 'timestamp')
+        OR STARTSWITH(TYPEOF(`review`), 'timestamp')
+        THEN RAISE_ERROR(
+          'review_aspects: title or review is a timestamp; write columns: {NAME: timestamp}'
+        )
+      ELSE TRUE
+    END
 )
 SELECT
   `id`,

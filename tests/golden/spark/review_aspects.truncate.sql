@@ -41,10 +41,15 @@ WITH rendered AS (
     `title` AS `_in1`,
     `review` AS `_in2`
   FROM `raw`.`reviews` AS source
-  WHERE CASE
-      WHEN STARTSWITH(TYPEOF(`title`), 'timestamp') OR STARTSWITH(TYPEOF(`review`), 'timestamp')
-        THEN RAISE_ERROR('review_aspects: title or review is a timestamp; write columns: {NAME: timestamp}')
-      ELSE TRUE END
+  WHERE
+    CASE
+      WHEN STARTSWITH(TYPEOF(`title`), 'timestamp')
+        OR STARTSWITH(TYPEOF(`review`), 'timestamp')
+        THEN RAISE_ERROR(
+          'review_aspects: title or review is a timestamp; write columns: {NAME: timestamp}'
+        )
+      ELSE TRUE
+    END
 ), prompt_first AS (
   SELECT
     *,
