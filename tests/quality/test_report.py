@@ -266,7 +266,7 @@ def test_each_select_gives_its_figures(output: Path) -> None:
     call("review", prompt, "--output", output, "--sheet", output.parent / "r.csv")
     page = output.parent / "page.html"
     assert call("report", prompt, "--output", output, "--page", page).status == 0
-    statements = re.findall(r"<pre>(SELECT .*?)</pre>", page.read_text(encoding="utf-8"), re.DOTALL)
+    statements = re.findall(r"<pre>((?:SELECT|WITH)\s.*?)</pre>", page.read_text(encoding="utf-8"), re.DOTALL)
     assert len(statements) >= 10
     with opened(output) as db:
         for statement in statements:
