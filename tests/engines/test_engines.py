@@ -227,7 +227,8 @@ def test_sqlfluff_takes_every_script(engine: str, template: str) -> None:
     check_sqlfluff(script(template, engine), engine)
 
 
-REPLACED, DROPPED, READ = "ReplaceTableAsSelect", ("DropTable", "CreateTableAsSelect"), "UpdateTable"
+REPLACED, READ = "ReplaceTableAsSelect", "UpdateTable"
+RENAMED = ("DropTable", "CreateTableAsSelect", "DropTable", "RenameTable")
 GUARDS = ("CreateTable", "Project") * 5
 STATEMENTS = {
     "databricks": [
@@ -235,7 +236,7 @@ STATEMENTS = {
         "DropTable",
     ],
     "spark": [
-        *GUARDS, *DROPPED, "CreateTable", *DROPPED, "InsertIntoStatement", *DROPPED, *DROPPED, *DROPPED, "DropTable",
+        *GUARDS, *RENAMED, "CreateTable", *RENAMED, "InsertIntoStatement", *RENAMED, *RENAMED, *RENAMED, "DropTable",
     ],
 }  # fmt: skip
 

@@ -9,7 +9,7 @@ import zlib
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 
@@ -17,9 +17,6 @@ import sqlenrich as se
 from sqlenrich.runner.results import results
 from tests.support.endpoint import ScriptedEndpoint
 from tests.support.warehouses import MODULES, Standin
-
-if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
 
 PROMPT = """---
 source: {source}
@@ -64,7 +61,7 @@ def answer(prompt: str) -> str:
     return text[:-9] if number % 10 == 7 else text
 
 
-ENGINES = [*MODULES, pytest.param("spark", marks=pytest.mark.spark)]
+ENGINES = list(MODULES)
 
 
 @dataclass(frozen=True)
@@ -109,9 +106,6 @@ def place(
     request: pytest.FixtureRequest, standins: Callable[[str], Standin], tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[Place]:
     """Each engine in turn."""
-    if request.param == "spark":
-        yield from spark_place(tmp_path_factory.mktemp("spark"))
-        return
     with pytest.MonkeyPatch.context() as patch:
         found = standins(request.param)
         patch.setenv("DBT_PROFILES_DIR", str(found.folder))
@@ -121,19 +115,6 @@ def place(
         (found.folder / "tickets.prompt").write_text(PROMPT.format(source=found.source))
         options = {"engine": found.engine, "profile": "standin", "output": found.schema}
         yield enriched(Place(se.load(found.folder / "tickets.prompt"), options, found.folder), found.source)
-
-
-def spark_place(folder: Path) -> Iterator[Place]:
-    """Spark with folders of files."""
-    from sqlenrich.store.spark.backend import SparkBackend, SparkPlace
-    from tests.standins.spark import spark_session
-
-    session: SparkSession = spark_session()
-    kinds = "id string, channel string, body string"
-    session.createDataFrame([tuple(row.values()) for row in ROWS], kinds).write.parquet(f"{folder}/rows")
-    (folder / "tickets.prompt").write_text(PROMPT.format(source="messages"))
-    output = SparkBackend(SparkPlace(f"{folder}/out", session=session, journal=f"{folder}/journal"))
-    yield enriched(Place(se.load(folder / "tickets.prompt"), {"output": output}, folder), f"{folder}/rows")
 
 
 def differences(found: Any, wanted: Any, place: str = "") -> list[str]:
