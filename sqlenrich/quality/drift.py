@@ -45,8 +45,8 @@ def drift(
     ``options`` name a warehouse as those of :func:`~sqlenrich.run` do. An alarm is written down: such a run is not
     what later ones are compared with. Raises ConfigError where there is no run, or not the one to accept.
     """
-    told = set_up("drift", PlaceOptions, options, enrichment, output=output, config=config)
-    enrichment, backend = told.enrichment, backend_of(told.place)
+    setup = set_up("drift", PlaceOptions, options, enrichment, output=output, config=config)
+    enrichment, backend = setup.enrichment, backend_of(setup.place)
     backend.check_before_retry(enrichment)
     with backend:
         relations = {"source": "source", **backend.relations(enrichment.name)}

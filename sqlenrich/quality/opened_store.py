@@ -1,4 +1,4 @@
-"""The store of an enrichment's runs, opened where a verb was told."""
+"""The store of an enrichment's runs, opened where a verb was setup."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ LITTLE_MEMORY_MIB = 128
 
 
 @contextmanager
-def open_store(told: Setup, *, write: bool = False, memory_mib: int | None = LITTLE_MEMORY_MIB) -> Iterator[Store]:
+def open_store(setup: Setup, *, write: bool = False, memory_mib: int | None = LITTLE_MEMORY_MIB) -> Iterator[Store]:
     """Open what runs of an enrichment left: a DuckDB database or file, a warehouse's schema, a backend.
 
     Raises ConfigError where no run has written it.
     """
-    enrichment, place = told.enrichment, told.place
+    enrichment, place = setup.enrichment, setup.place
     if isinstance(place, StatementBackend):
         place.check_before_retry(enrichment)
         with place as backend:
@@ -35,9 +35,9 @@ def open_store(told: Setup, *, write: bool = False, memory_mib: int | None = LIT
 
 
 @contextmanager
-def open_results(told: Setup, *, write: bool = False) -> Iterator[Store]:
+def open_results(setup: Setup, *, write: bool = False) -> Iterator[Store]:
     """Open a store to read its results. Raises ConfigError where it has none of the enrichment."""
-    with open_store(told, write=write) as store:
+    with open_store(setup, write=write) as store:
         if not store.has("enriched"):
             known = sorted({line.name for line in store.lines.values()})
             raise ConfigError(

@@ -162,13 +162,13 @@ def estimate(
     warehouse nothing is written: it compiles the statements, counts by SELECTs, and counts the tokens of ``sample``
     prompts where it has a function for that.
     """
-    told = set_up(
+    setup = set_up(
         "estimate", EstimateOptions, options, enrichment,
         input=input, output=output, model=model, caps=caps, responses=responses, config=config,
     )  # fmt: skip
-    enrichment, config, caps = told.enrichment, told.config, told.caps
-    planned = _in_files if told.output is None or is_paths(told.output) else _on_warehouse
-    with planned(told) as (choice, pending, shown, compiled):
+    enrichment, config, caps = setup.enrichment, setup.config, setup.caps
+    planned = _in_files if setup.output is None or is_paths(setup.output) else _on_warehouse
+    with planned(setup) as (choice, pending, shown, compiled):
         rows, distinct, no_input, bad_prompt = (int(n or 0) for n in pending.requests.rows(queries.planned())[0])
         together = choice.texts_per_call
         asked, stopped_at = _capped_requests(pending.calls, caps, together)
@@ -229,47 +229,47 @@ class _Planned(NamedTuple):
 
 
 @contextmanager
-def _in_files(told: Setup) -> Iterator[_Planned]:
+def _in_files(setup: Setup) -> Iterator[_Planned]:
     from sqlenrich.store.duckdb.backend import DuckDBBackend
     from sqlenrich.store.duckdb.files import outputs_of
     from sqlenrich.store.duckdb.planned import ScratchRequests
 
-    enrichment, output, database = told.enrichment, told.output, None
-    choice = choose_model(enrichment, told.config, told.wanted)
+    enrichment, output, database = setup.enrichment, setup.output, None
+    choice = choose_model(enrichment, setup.config, setup.wanted)
     if output is not None:
         assert is_paths(output)
         outputs = outputs_of(output)
         database = outputs.database
-        DuckDBBackend(output).check_before_run(enrichment, told.source)
-    source = told.source if told.source is not None else database
+        DuckDBBackend(output).check_before_run(enrichment, setup.source)
+    source = setup.source if setup.source is not None else database
     if source is None and enrichment.query is None:
         raise ConfigError("which rows? Give --input PATH")
     with scratch_folder() as folder, DuckDBBackend(folder / "plan.duckdb") as backend:
         enrichment, plan = compile_source(enrichment, backend, choice.resolved, source)
-        table = told.responses or RELATIONS["responses"].format(enrichment.name)
+        table = setup.responses or RELATIONS["responses"].format(enrichment.name)
         requests = ScratchRequests(backend, plan, database, table)
         shown = "" if database is None else f"{outputs}{'' if requests.found else _nothing_in(database)}"
         yield _Planned(choice, PendingRequests(requests, plan, enrichment, choice), shown)
 
 
 @contextmanager
-def _on_warehouse(told: Setup) -> Iterator[_Planned]:
+def _on_warehouse(setup: Setup) -> Iterator[_Planned]:
     from sqlenrich.store.planned import StatementRequests
     from sqlenrich.store.spark.backend import SparkBackend
     from sqlenrich.store.warehouse import WarehouseBackend
 
-    backend = told.output
+    backend = setup.output
     if not isinstance(backend, WarehouseBackend | SparkBackend):
         raise ConfigError("a plan reads files or a warehouse: give the output as a path, or an engine or a target")
-    choice = choice_of(told.enrichment, told.config, told.wanted, backend, Caps())
+    choice = choice_of(setup.enrichment, setup.config, setup.wanted, backend, Caps())
     with backend:
-        given = {"responses": told.responses} if told.responses else {}
+        given = {"responses": setup.responses} if setup.responses else {}
         enrichment, plan = compile_source(
-            told.enrichment,
+            setup.enrichment,
             backend,
             choice.resolved,
-            told.source,
-            relations=backend.relations(told.enrichment.name) | given,
+            setup.source,
+            relations=backend.relations(setup.enrichment.name) | given,
             asked_by_client=not choice.asks_in_sql,
         )
         backend.check_tables(plan)

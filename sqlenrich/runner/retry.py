@@ -63,11 +63,11 @@ def retry(
     where the file would ask something else than the last run did.
     """
     clock = time.monotonic()
-    told = set_up("retry", RetryOptions, options, enrichment, output=output, model=model, caps=caps, config=config)
-    enrichment, config, wanted, caps = told.enrichment, told.config, told.wanted, told.caps
+    setup = set_up("retry", RetryOptions, options, enrichment, output=output, model=model, caps=caps, config=config)
+    enrichment, config, wanted, caps = setup.enrichment, setup.config, setup.wanted, setup.caps
     check_keeps_prompts(enrichment)
     codes = chosen_reasons(reasons)
-    backend = backend_of(told.place)
+    backend = backend_of(setup.place)
     backend.check_before_retry(enrichment)
     observer = observer or default_observer()
     backend.watch(observer.note)

@@ -72,24 +72,24 @@ def run(
     A bad answer is a row of NAME_quarantine. Raises SqlenrichError only for what keeps a run from starting or going on.
     """
     clock = time.monotonic()
-    told = set_up(
+    setup = set_up(
         "run", RunOptions, options, enrichment,
         input=input, output=output, model=model, caps=caps, responses=responses, config=config,
     )  # fmt: skip
-    backend = checked_backend(told.output, told.enrichment, told.source)
-    choice = choice_of(told.enrichment, told.config, told.wanted, backend, told.caps)
+    backend = checked_backend(setup.output, setup.enrichment, setup.source)
+    choice = choice_of(setup.enrichment, setup.config, setup.wanted, backend, setup.caps)
     session = Session(
-        told.enrichment,
-        told.config,
+        setup.enrichment,
+        setup.config,
         backend,
         choice,
-        told.caps,
+        setup.caps,
         observer or default_observer(),
         stopper or Stopper(),
         chunk_rows=options.get("chunk_rows"),
         name=tables or "",
         clock=clock,
-        next=next_commands(told.enrichment, output, told.wanted, options),
+        next=next_commands(setup.enrichment, output, setup.wanted, options),
     )
     backend.watch(session.observer.note)
     with backend:
@@ -97,16 +97,16 @@ def run(
         if not options.get("replace"):
             check_file(backend, session.name, file)
             check_names_of_runs(backend, session.name)
-        plan = session.compile(told.source, told.responses)
+        plan = session.compile(setup.source, setup.responses)
         snapshot = Snapshot(
             digest=snapshot_digest(session.enrichment, backend.engine.name, choice.own),
             model=choice.resolved.name,
-            asked_for=told.wanted.name,
-            mock=told.wanted.mock is not None,
+            asked_for=setup.wanted.name,
+            mock=setup.wanted.mock is not None,
             key=None if (key := options.get("key")) is None else names_of(key),
             columns=options.get("columns"),
             where=options.get("where"),
-            responses=told.responses,
+            responses=setup.responses,
             in_sql=choice.asks_in_sql,
             file=file,
             keep=session.enrichment.keep,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -98,10 +98,6 @@ class Usage(Result):
     not_stored: str | None = None
     """Why the figures are not in the ledger."""
     lag: str = ""
-
-    def to_dict(self) -> dict[str, Any]:
-        """Give the facts by name, as the JSON has them."""
-        return asdict(self)
 
     def to_text(self) -> str:
         """Give the usage for a terminal: a table, and where its figures come from."""

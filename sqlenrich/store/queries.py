@@ -396,6 +396,16 @@ def constant(engine: Engine, value: object, kind: Type) -> Sql:
     return text if isinstance(value, str) else exp.Cast(this=text, to=engine.sql_type(kind))
 
 
+def hash_slice(hash_: Sql, index: int, count: int, *, nulls: bool) -> Sql:
+    """The test that a hash is in one of ``count`` equal ranges, from 0; ``nulls``: rows without a hash belong to it."""
+    low, high = (literal(f"{n * 2**32 // count:08x}" if n else "") for n in (index, index + 1))
+    tests: list[Sql] = [exp.GTE(this=hash_.copy(), expression=low)]
+    if index + 1 < count:
+        tests.append(exp.LT(this=hash_.copy(), expression=high))
+    within = exp.and_(*tests)
+    return exp.or_(within, exp.Is(this=hash_.copy(), expression=exp.Null())) if nulls else within
+
+
 def rows_of(step: Step) -> exp.Subquery:
     """The rows of a step, read from the source: no table is made."""
     return exp.Subquery(this=step.query.copy(), alias=exp.TableAlias(this=exp.to_identifier("step")))

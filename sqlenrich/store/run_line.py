@@ -5,13 +5,14 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from datetime import UTC, datetime
+from datetime import datetime
 from typing import Any
 
 from sqlenrich.plan.relations import RELATIONS
 from sqlenrich.store.base import Snapshot
 from sqlenrich.store.ledger import COLUMNS
 from sqlenrich.store.shared_request import ReadRequest, SharedRequest, read_request
+from sqlenrich.store.values import utc_moment
 
 
 @dataclass(frozen=True)
@@ -88,9 +89,3 @@ def _read_line(
     return RunLine(
         str(run_id), str(name), started, ended, str(status), facts, made, read, "; ".join(problems) or None
     )  # fmt: skip
-
-
-def utc_moment(value: Any) -> datetime:
-    """Return a time as a driver gives it, in UTC without a time zone."""
-    moment = value if isinstance(value, datetime) else datetime.fromisoformat(str(value))
-    return moment if moment.tzinfo is None else moment.astimezone(UTC).replace(tzinfo=None)

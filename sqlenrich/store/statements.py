@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from datetime import UTC, datetime
+from datetime import UTC
 from typing import Any, NoReturn, Self
 
 from sqlglot import exp
@@ -20,7 +20,7 @@ from sqlenrich.llm.messages import Answer, Request
 from sqlenrich.plan.plan import RESPONSES, Plan, Step
 from sqlenrich.plan.profiles import PROFILES
 from sqlenrich.plan.relations import RELATIONS
-from sqlenrich.renderer.statements import create_if_missing, create_responses, create_table_as
+from sqlenrich.renderer.statements import create_responses, create_table_as
 from sqlenrich.renderer.tables import drop_table
 from sqlenrich.spec.enrichment import Enrichment
 from sqlenrich.store import queries
@@ -39,12 +39,10 @@ from sqlenrich.store.database import Database, StatementDatabase
 from sqlenrich.store.inputs import EncodedFiles, Input, TableInMemory
 from sqlenrich.store.ledger import LEDGER, Ledger
 from sqlenrich.store.result_tables import ResultTables
+from sqlenrich.store.values import utc_moment
 
 INCOMING, JOINED = "_incoming", "_joined"
 """The suffixes of two temporary tables of an incremental run: the prompts of its input, and those with earlier ones."""
-
-PROFILE_LINES = 1000
-"""The lines of a profile that one INSERT writes."""
 
 
 @dataclass(frozen=True)
@@ -433,17 +431,11 @@ class StatementBackend:
 
     def append_profile(self, plan: Plan, query: exp.Query) -> None:
         """Append lines of a query to NAME_profiles, and commit."""
-        table = plan.relations.table("profiles")
-        self.connection.execute(print_sql(self.engine, create_if_missing(self.engine, table, PROFILES)))
         # Not INSERT ... SELECT: not every database takes a WITH inside it, and the lines are few.
         lines = [
-            (run, _moment(at), field, level, int(count)) for run, at, field, level, count in self.rows(plan, query)
+            (run, utc_moment(at), field, level, int(count)) for run, at, field, level, count in self.rows(plan, query)
         ]
-        for start in range(0, len(lines), PROFILE_LINES):
-            part = lines[start : start + PROFILE_LINES]
-            insert = queries.insert_rows(self.engine, table.copy(), PROFILES, part)
-            self.connection.execute(print_sql(self.engine, insert, pretty=False))
-        self.connection.commit()
+        self.as_database().append(plan.relations.text("profiles"), PROFILES, lines)
 
     def publish(self, plan: Plan) -> None:
         """The results are tables: there is nothing to write."""
@@ -462,12 +454,6 @@ class StatementBackend:
 
 _MARKS = frozenset(("request_hash", "_request_hash", "_fingerprint", "_error"))
 """The columns by which one of our tables is known from others, and from those of another role."""
-
-
-def _moment(value: object) -> datetime:
-    """Give a time as a driver gives it, in UTC without a time zone."""
-    found = value if isinstance(value, datetime) else datetime.fromisoformat(str(value))
-    return found if found.tzinfo is None else found.astimezone(UTC).replace(tzinfo=None)
 
 
 def _as_mentioned(engine: Engine, columns: Mapping[str, Type | None], enrichment: Enrichment) -> dict[str, Type | None]:

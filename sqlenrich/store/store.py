@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
 
+import sqlglot
 from sqlglot import exp
 
 from sqlenrich.core.engine import Engine
 from sqlenrich.core.errors import ConfigError
 from sqlenrich.core.names import column, relation
-from sqlenrich.core.sql import Sql, literal
-from sqlenrich.core.types import Type
+from sqlenrich.core.sql import Sql, cast, literal
+from sqlenrich.core.types import STRING, Type
 from sqlenrich.plan.relations import RELATIONS, REVIEWS, Relations, relations_of, symbol
 from sqlenrich.spec.enrichment import RESERVED_COLUMNS, Enrichment
 from sqlenrich.store.database import Database
@@ -30,6 +31,15 @@ LISTED = 500
 ROLES: Mapping[str, str] = {**RELATIONS, "reviews": REVIEWS}
 """The tables of an enrichment that people read, and the pattern of each name."""
 
+HASHED: Mapping[str, str] = {
+    "prompts": "request_hash",
+    "responses": "request_hash",
+    "checked": "request_hash",
+    "enriched": "_request_hash",
+    "quarantine": "_request_hash",
+    "reviews": "request_hash",
+}
+"""The column of the request in each table that has one."""
 ROW_ROLES = ("prompts", "checked", "enriched", "quarantine")
 """The tables that have rows of the source."""
 
@@ -42,6 +52,8 @@ class Store:
     enrichment: Enrichment
     output: str
     """The output as the caller named it."""
+    _columns: dict[str, Mapping[str, Type | None]] = field(default_factory=dict, init=False, repr=False, compare=False)
+    """The columns of each table that was looked for."""
 
     @property
     def name(self) -> str:
@@ -58,12 +70,7 @@ class Store:
     @cached_property
     def lines(self) -> Mapping[str, RunLine]:
         """The lines of all runs in the database by their ids, the oldest first; none without a ledger."""
-        table = self.database.named(LEDGER)
-        found = self.database.columns(table) or {}
-        if not found:
-            return {}
-        listed = [column(self.engine, name) if name in found else exp.alias_(exp.Null(), name) for name in COLUMNS]
-        return read_lines(self.database.rows(exp.select(*listed).from_(relation(self.engine, table))))
+        return ledger_lines(self.database)
 
     @cached_property
     def runs(self) -> tuple[RunLine, ...]:
@@ -116,18 +123,15 @@ class Store:
         """Return the table of a run's answers, as the engine writes it."""
         return run.responses if "." in run.responses else self.database.named(run.responses)
 
-    @cached_property
-    def _columns(self) -> Mapping[str, Mapping[str, Type | None]]:
-        found = {role: self.database.columns(self.table(role)) for role in ROLES if role not in _NOT_READ}
-        return {role: columns for role, columns in found.items() if columns is not None}
-
     def has(self, role: str) -> bool:
         """Tell whether the table of a role is there."""
-        return role in self._columns
+        return bool(self.columns(role))
 
     def columns(self, role: str) -> Mapping[str, Type | None]:
         """Return the columns of the table of a role and their types; none where it is not there."""
-        return self._columns.get(role, {})
+        if role not in self._columns:
+            self._columns[role] = self.database.columns(self.table(role)) or {}
+        return self._columns[role]
 
     @cached_property
     def relations(self) -> Relations:
@@ -153,6 +157,22 @@ class Store:
             listed = [literal(value) for value in values[start : start + LISTED]]
             found += self.rows(query.where(exp.In(this=name.copy(), expressions=listed)))
         return found
+
+    def condition(self, where: str) -> exp.Expr:
+        """Return a condition that a person wrote in the engine's SQL. Raises ConfigError where it can't be read."""
+        try:
+            return sqlglot.condition(where, dialect=self.engine.dialect)
+        except sqlglot.errors.SqlglotError as error:
+            raise ConfigError(f"where {where}: {str(error).splitlines()[0]}") from None
+
+    def of_key(self, key: Mapping[str, str]) -> Sql:
+        """Return the test that a row has a key, whose values are texts."""
+        text = self.engine.sql_type(STRING)
+        tests = (
+            exp.EQ(this=cast(column(self.engine, name), text.copy()), expression=literal(value))
+            for name, value in key.items()
+        )
+        return exp.and_(*tests)
 
     def sql(self, query: Sql) -> str:
         """Return a query as the engine writes it, for people."""
@@ -213,15 +233,21 @@ class Store:
         return found
 
 
-_NOT_READ = ("pending", "lock")
-
-
 def _order(row: tuple[Any, ...]) -> str:
     return str([shown_value(value) for value in row])
 
 
+def ledger_lines(database: Database) -> dict[str, RunLine]:
+    """Return the lines of all runs in a database by their ids, the oldest first; none without a ledger."""
+    table = database.named(LEDGER)
+    found = database.columns(table) or {}
+    if not found:
+        return {}
+    listed = [column(database.engine, name) if name in found else exp.alias_(exp.Null(), name) for name in COLUMNS]
+    return read_lines(database.rows(exp.select(*listed).from_(relation(database.engine, table))))
+
+
 def stored_enrichment(database: Database, name: str) -> Enrichment | None:
     """Return what the last run of a name stored of its enrichment; None where no run did. No prompt file is needed."""
-    lines = Store(database, Enrichment(name, "", {}, ""), database.home).lines.values()
-    known = [line.request for line in lines if line.name == name and line.request is not None]
+    known = [line.request for line in ledger_lines(database).values() if line.name == name and line.request is not None]
     return known[-1].enrichment(name) if known else None

@@ -51,9 +51,14 @@ def read_value(value: Any, kind: Type) -> Any:
     return value
 
 
-def _moment(value: Any) -> str:
+def utc_moment(value: object) -> datetime:
+    """Return a time as a driver gives it, in UTC without a time zone."""
     moment = value if isinstance(value, datetime) else datetime.fromisoformat(str(value))
-    return (moment.astimezone(UTC).replace(tzinfo=None) if moment.tzinfo else moment).isoformat()
+    return moment if moment.tzinfo is None else moment.astimezone(UTC).replace(tzinfo=None)
+
+
+def _moment(value: object) -> str:
+    return utc_moment(value).isoformat()
 
 
 def _day(value: Any) -> str:

@@ -97,11 +97,11 @@ def audit(
     nothing. The rows of a warehouse or of Spark are copied to a temporary file of this machine and checked there.
     Raises ConfigError where there is no run, no such row, or a table of another version.
     """
-    told = set_up("audit", PlaceOptions, options, enrichment, output=output, config=config)
+    setup = set_up("audit", PlaceOptions, options, enrichment, output=output, config=config)
     from sqlenrich.quality.audit.checks import CHECKS, ledger_problems, not_rebuilt
     from sqlenrich.quality.audit.rebuilt_requests import make_views
 
-    with _stored(told, row) as (stored, key):
+    with _stored(setup, row) as (stored, key):
         if key is not None:
             return _audit_of_row(stored, stored.output, key)
         make_views(stored)
@@ -112,13 +112,13 @@ def audit(
 
 
 @contextmanager
-def _stored(told: Setup, row: Mapping[str, Any] | None) -> Iterator[tuple[StoredOutput, dict[str, str] | None]]:
+def _stored(setup: Setup, row: Mapping[str, Any] | None) -> Iterator[tuple[StoredOutput, dict[str, str] | None]]:
     """Open the tables as DuckDB reads them, a copy of those that are elsewhere; with the key of a row as texts."""
     from sqlenrich.quality.row_key import checked_key
     from sqlenrich.store.duckdb.copied import copied_output
     from sqlenrich.store.duckdb.tables import DuckDBTables, StoredOutput
 
-    with open_store(told, memory_mib=None) as store:
+    with open_store(setup, memory_mib=None) as store:
         if isinstance(store.database, DuckDBTables):
             stored = StoredOutput(store.database, store.enrichment, store.output)
             stored.check_version()

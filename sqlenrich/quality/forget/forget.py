@@ -39,16 +39,16 @@ def forget(
     where there is no run, no such row, or a table of another version, and RunError where another process has the
     database open.
     """
-    told = set_up("forget", PlaceOptions, options, enrichment, output=output, config=config)
+    setup = set_up("forget", PlaceOptions, options, enrichment, output=output, config=config)
     if sum(choice is not None for choice in (row, where, before)) != 1:
         raise ConfigError("which rows? Give one of --row, --where and --before")
-    if is_paths(told.place):
+    if is_paths(setup.place):
         from sqlenrich.quality.forget.forgetting import forget_rows  # loads DuckDB
 
-        return forget_rows(told.enrichment, told.place, row=row, where=where, before=_day(before), dry_run=dry_run)
+        return forget_rows(setup.enrichment, setup.place, row=row, where=where, before=_day(before), dry_run=dry_run)
     from sqlenrich.quality.forget.store_forgetting import forget_in_store
 
-    with open_store(told) as store:
+    with open_store(setup) as store:
         key = None if row is None else checked_key(store, row)
         return forget_in_store(store, key=key, where=where, before=_day(before), dry_run=dry_run)
 

@@ -11,13 +11,12 @@ from collections.abc import Iterator, Mapping, Sequence
 from datetime import UTC, date, datetime
 from typing import Any, NamedTuple
 
-import sqlglot
 from sqlglot import exp
 
 from sqlenrich.core.errors import ConfigError
 from sqlenrich.core.json import canonical_json
 from sqlenrich.core.names import column, relation
-from sqlenrich.core.sql import Sql, any_of, cast, equals, literal, one_of, utc_time
+from sqlenrich.core.sql import Sql, any_of, equals, literal, one_of, utc_time
 from sqlenrich.core.types import STRING, TIMESTAMP, uncoerced
 from sqlenrich.plan.plan import RESPONSES
 from sqlenrich.plan.profiles import PROFILES
@@ -26,7 +25,7 @@ from sqlenrich.quality.forget.forgotten import FORGOTTEN_LEVEL, Forgotten
 from sqlenrich.store import queries
 from sqlenrich.store.database import selected
 from sqlenrich.store.forgotten_lines import FORGOTTEN, FORGOTTEN_COLUMNS
-from sqlenrich.store.store import ROW_ROLES, Store
+from sqlenrich.store.store import HASHED, ROW_ROLES, Store
 from sqlenrich.store.values import shown_value
 
 PART_ROWS = 500
@@ -54,22 +53,14 @@ class StoreForgetting:
 
     def of_key(self, key: Mapping[str, str]) -> list[ChosenRow]:
         """Return the rows of a key, whose values are texts."""
-        text = self.engine.sql_type(STRING)
-        tests = (
-            exp.EQ(this=cast(column(self.engine, name), text.copy()), expression=literal(value))
-            for name, value in key.items()
-        )
-        return self._rows("checked", exp.and_(*tests))
+        return self._rows("checked", self.store.of_key(key))
 
     def of_condition(self, where: str) -> list[ChosenRow]:
         """Return the rows of the results that meet a condition in the engine's SQL; a table may lack its columns.
 
         Raises ConfigError where both do, and for a condition that can't be read.
         """
-        try:
-            condition = sqlglot.condition(where, dialect=self.engine.dialect)
-        except sqlglot.errors.SqlglotError as error:
-            raise ConfigError(f"where {where}: {str(error).splitlines()[0]}") from None
+        condition = self.store.condition(where)
         mentioned = {found.name.lower() for found in condition.find_all(exp.Column)}
         found: list[ChosenRow] = []
         asked = False
@@ -98,7 +89,7 @@ class StoreForgetting:
         return list(map(self._chosen, self.store.rows(self._query(role).where(test))))
 
     def _query(self, role: str) -> exp.Select:
-        names = [*self.key, hashed(role), *(() if role == "enriched" else ("_error",))]
+        names = [*self.key, HASHED[role], *(() if role == "enriched" else ("_error",))]
         return exp.select(*(column(self.engine, name) for name in names)).from_(symbol(role))
 
     def _chosen(self, row: tuple[Any, ...]) -> ChosenRow:
@@ -127,7 +118,7 @@ class StoreForgetting:
 
     def orphans(self) -> int:
         """Return the answers that no row has."""
-        answers = exp.select(exp.Count(this=exp.Star())).from_(symbol("responses"))
+        answers = queries.count_rows("responses")
         found = self.store.number(answers)
         tables = [symbol("checked"), *(relation(self.engine, table) for table in self._other_rows())]
         known = (exp.In(this=exp.column("request_hash"), query=_requests_of(table)) for table in tables)
@@ -135,7 +126,7 @@ class StoreForgetting:
 
     def answers_of(self, requests: Sequence[str]) -> int:
         """Return how many answers some requests have."""
-        query = exp.select(exp.Count(this=exp.Star())).from_(symbol("responses"))
+        query = queries.count_rows("responses")
         return sum(int(count) for (count,) in self.store.among(query, exp.column("request_hash"), requests))
 
     # Deleting ---------------------------------------------------------------------------------------------------------
@@ -154,7 +145,7 @@ class StoreForgetting:
         among = one_of(exp.column("request_hash"), *requests)
         query = exp.select("run_id", "COUNT(*)", *queries.TOKENS.values(), queries.UNCOUNTED)
         found = store.rows(query.from_(symbol("responses")).where(among.copy()).group_by("run_id"))
-        name = store.table("responses").rpartition(".")[2].strip('"`')
+        name = relation(self.engine, store.last.responses).name
         self._write_lines(
             [(name, "answers", run, None, *map(_count, counts)) for run, *counts in found], sorted(requests)
         )
@@ -173,7 +164,7 @@ class StoreForgetting:
         # The table that tells which rows there are goes last.
         for role in (*(role for role in ROW_ROLES if role != "checked"), "checked"):
             if store.has(role):
-                store.database.delete(store.table(role), self._test(rows, hashed(role)))
+                store.database.delete(store.table(role), self._test(rows, HASHED[role]))
 
     def _test(self, rows: Sequence[ChosenRow], request: str) -> Sql:
         """Return the test that a row is one of those chosen. A key may be repeated or NULL."""
@@ -287,11 +278,6 @@ def forget_in_store(
     if not dry_run:
         forgetting.forget(rows, unshared)
     return result
-
-
-def hashed(role: str) -> str:
-    """Return the column of the request in a table of rows."""
-    return "request_hash" if role in ("prompts", "checked") else "_request_hash"
 
 
 def _requests_of(table: exp.Expr) -> exp.Subquery:

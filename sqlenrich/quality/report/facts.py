@@ -29,9 +29,9 @@ from sqlenrich.store import queries
 from sqlenrich.store.base import ModelUsage
 from sqlenrich.store.database import selected
 from sqlenrich.store.ledger import LEDGER
-from sqlenrich.store.run_line import RunLine, utc_moment
+from sqlenrich.store.run_line import RunLine
 from sqlenrich.store.store import Store
-from sqlenrich.store.values import read_value, shown_value, text_of
+from sqlenrich.store.values import read_value, shown_value, text_of, utc_moment
 
 REFUSED = "(refused)"
 """What stands for the answer of a refused row."""

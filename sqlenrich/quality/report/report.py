@@ -66,15 +66,15 @@ def report(
     by them, or by those of the settings, the report computes the cost of runs that knew no prices. Raises ConfigError
     for an output without the enrichment's results, and for a page that another program wrote.
     """
-    told = set_up("report", PlaceOptions, options, enrichment, output=output, config=config, prices=prices)
-    enrichment = told.enrichment
+    setup = set_up("report", PlaceOptions, options, enrichment, output=output, config=config, prices=prices)
+    enrichment = setup.enrichment
     if page is not None:
         if Path(page).suffix.lower() not in (".html", ".htm"):
             raise ConfigError(f"{page}: a page is an .html file")
         check_page(Path(page))
-    with open_results(told) as stored:
+    with open_results(setup) as stored:
         drifts, newest, drift_sql = _drifts(stored)
-        spent = read_spent(stored, told.config.prices)
+        spent = read_spent(stored, setup.config.prices)
         lines = tuple(RunFigures(run, drifts.get(run.run_id), spent.get(run.run_id)) for run in stored.runs)
         facts = read_table(stored)
         answers = read_answers(stored)

@@ -135,8 +135,8 @@ def review(
     CSV file, judged rows of ``input`` are appended to it as labelled rows. Raises ConfigError for an output without the
     enrichment's results, for a sheet of another database, and for verdicts that can't be.
     """
-    told = set_up("review", PlaceOptions, options, enrichment, output=output, config=config)
-    enrichment = told.enrichment
+    setup = set_up("review", PlaceOptions, options, enrichment, output=output, config=config)
+    enrichment = setup.enrichment
     if enrichment.embedding is not None:
         raise ConfigError(f"{enrichment.place}: people can't judge vectors")
     if sheet is not None and read:
@@ -146,7 +146,7 @@ def review(
     files = [Path(one) for one in ([read] if isinstance(read, str | Path) else read)]
     taken, written, sample, labelled = None, dict[Path, int](), None, None
     paths = {} if sheet is None else sheet_paths(Path(sheet), check_reviewers(names_of(reviewers)))
-    with open_results(told, write=bool(files)) as stored:
+    with open_results(setup, write=bool(files)) as stored:
         if sheet is not None:
             sample = draw_sample(stored, run=stored.run_id(run), rows=rows, seed=seed)
             ledger = stored.runs[-1].run_id if stored.runs else ""

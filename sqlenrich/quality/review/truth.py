@@ -15,10 +15,9 @@ from sqlenrich.core.json import canonical_json, compact_json
 from sqlenrich.quality.review.sheet import choices_of, is_text
 from sqlenrich.quality.review.verdicts import RIGHT, UNSURE, Stands
 from sqlenrich.store.inputs import Input, input_name
-from sqlenrich.store.run_line import utc_moment
 from sqlenrich.store.scratch import scratch_folder
 from sqlenrich.store.store import Store
-from sqlenrich.store.values import shown_value, text_of
+from sqlenrich.store.values import shown_value, text_of, utc_moment
 
 LABEL = "expected_{}"
 """The column of a field's right values where the header names none."""

@@ -188,7 +188,9 @@ class DuckDBBackend(StatementBackend):
             self.database.execute(plan.relations.line(gone))
         for index in range(count):
             for role, view in SLICES.items():
-                within = _slice(index, count, nulls=role == "prompts" and index == 0)
+                within = queries.hash_slice(
+                    exp.column("request_hash"), index, count, nulls=role == "prompts" and index == 0
+                )
                 part = select("*").from_(symbol(role)).where(within, *(test.copy() for test in again))
                 if role == "prompts":
                     part = part.select(exp.alias_(exp.column("rowid"), SOURCE_ROW))
@@ -329,14 +331,3 @@ class TemporaryBackend(DuckDBBackend):
         """Give the tables of the results with the folder."""
         tables = super().result_tables(plan)
         return None if tables is None else replace(tables, folder=self.folder)
-
-
-def _slice(index: int, count: int, *, nulls: bool) -> Sql:
-    """Give the test of a slice of hashes; ``nulls``: rows without a hash belong to it."""
-    hash_ = exp.column("request_hash")
-    low, high = (literal(f"{n * 2**32 // count:08x}") for n in (index, index + 1))
-    tests: list[Sql] = [exp.GTE(this=hash_, expression=low)]
-    if index + 1 < count:
-        tests.append(exp.LT(this=hash_.copy(), expression=high))
-    within = exp.and_(*tests)
-    return exp.or_(within, exp.Is(this=hash_.copy(), expression=exp.Null())) if nulls else within

@@ -8,45 +8,34 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
 import duckdb
-import sqlglot
 from sqlglot import exp
 
-from sqlenrich.core.errors import ConfigError
 from sqlenrich.core.names import column
-from sqlenrich.core.sql import Sql, cast, literal
+from sqlenrich.core.sql import Sql
 from sqlenrich.core.types import STRING, Decimal, Type, stored, uncoerced, without_zones
 from sqlenrich.engines.duckdb.engine import ENGINE
 from sqlenrich.plan.compile import compile_judging
-from sqlenrich.plan.evaluations import EVALUATIONS
 from sqlenrich.plan.plan import RESPONSES
-from sqlenrich.plan.profiles import PROFILES
 from sqlenrich.plan.relations import symbol
+from sqlenrich.store import queries
 from sqlenrich.store.database import selected
 from sqlenrich.store.duckdb.database import quote, text
 from sqlenrich.store.duckdb.tables import DuckDBTables, StoredOutput
 from sqlenrich.store.forgotten_lines import FORGOTTEN, FORGOTTEN_COLUMNS
 from sqlenrich.store.ledger import COLUMNS, LEDGER
 from sqlenrich.store.scratch import scratch_folder
-from sqlenrich.store.store import ROLES, Store
+from sqlenrich.store.store import HASHED, ROLES, Store
 from sqlenrich.store.values import read_value, shown_value, text_of
 
 PART_ROWS = 50_000
 """About the rows of one query: a driver gives its rows as one list."""
 LONGEST_LINE = 2**28
 """The bytes of a row as JSON, at most."""
-HASHED = {
-    "prompts": "request_hash",
-    "responses": "request_hash",
-    "checked": "request_hash",
-    "enriched": "_request_hash",
-    "quarantine": "_request_hash",
-    "reviews": "request_hash",
-}
-"""The tables that are copied, and the column of the request in each."""
 
 
 @contextmanager
@@ -66,7 +55,7 @@ def copied_rows(
     Raises ConfigError for a condition that can't be read.
     """
     with _scratch() as (db, folder):
-        _Copy(store, db, folder / "rows.jsonl").table(role, _condition(store, where), limit)
+        _Copy(store, db, folder / "rows.jsonl").table(role, None if where is None else store.condition(where), limit)
         yield db
 
 
@@ -81,16 +70,15 @@ def _scratch() -> Iterator[tuple[duckdb.DuckDBPyConnection, Path]]:
             db.close()
 
 
-def _condition(store: Store, where: str | None) -> exp.Expr | None:
-    try:
-        return None if where is None else sqlglot.condition(where, dialect=store.engine.dialect)
-    except sqlglot.errors.SqlglotError as error:
-        raise ConfigError(f"where {where}: {str(error).splitlines()[0]}") from None
-
-
 class _Copy:
     def __init__(self, store: Store, db: duckdb.DuckDBPyConnection, path: Path) -> None:
         self.store, self.db, self.path = store, db, path
+
+    @cached_property
+    def judged(self) -> dict[str, Mapping[str, Type]]:
+        """The columns of the tables that judging makes, as the plan of the last run knows them."""
+        steps = compile_judging(self.store.request.enrichment(self.store.name), "duckdb", {})
+        return {step.name: step.columns for step in steps}
 
     def table(self, role: str, where: Sql | None, limit: int | None) -> None:
         """Copy the rows of one table."""
@@ -121,55 +109,38 @@ class _Copy:
                 parts = [store.among(query, column(store.engine, hashed), requests)]
                 if key is not None and role not in ("responses", "reviews"):
                     unasked = exp.Is(this=column(store.engine, hashed), expression=exp.Null())
-                    parts = [*parts, store.rows(query.where(unasked, self._of_key(key)))]
+                    parts = [*parts, store.rows(query.where(unasked, self.store.of_key(key)))]
             name = store.last.responses if role == "responses" else ROLES[role].format(store.name)
             self._fill(name, types, parts)
 
     def _query(self, role: str, types: Mapping[str, Type]) -> exp.Select:
         return exp.select(*(column(self.store.engine, name) for name in types)).from_(symbol(role))
 
-    def _of_key(self, key: Mapping[str, str]) -> Sql:
-        engine = self.store.engine
-        tests = (
-            exp.EQ(this=cast(column(engine, name), engine.sql_type(STRING)), expression=literal(value))
-            for name, value in key.items()
-        )
-        return exp.and_(*tests)
-
     def _requests(self, key: Mapping[str, str]) -> list[str]:
         """Return the requests of the rows of a key."""
-        found = exp.select("request_hash").distinct().from_(symbol("checked")).where(self._of_key(key))
+        found = exp.select("request_hash").distinct().from_(symbol("checked")).where(self.store.of_key(key))
         return [str(request) for (request,) in self.store.rows(found) if request is not None]
 
     def _types(self, role: str) -> dict[str, Type]:
         """Return the columns of a table with portable types: drivers tell less than the plan knows."""
         store, request = self.store, self.store.request
-        found = {name: kind and stored(without_zones(uncoerced(kind))) for name, kind in store.columns(role).items()}
-        judged = compile_judging(request.enrichment(store.name), "duckdb", {})
-        known: dict[str, Type] = {
-            name: kind for step in judged if step.name == role for name, kind in step.columns.items()
-        }
-        if role in ("responses", "profiles", "evaluations"):
-            known = {**{"responses": RESPONSES, "profiles": PROFILES, "evaluations": EVALUATIONS}[role]}
+        known = RESPONSES if role == "responses" else self.judged.get(role, {})
         given = {*request.key, *request.keep}
-        return {
-            name: (kind if name in given or name not in known else stored(uncoerced(known[name]))) or STRING
-            for name, kind in found.items()
-        }
+        types: dict[str, Type] = {}
+        for name, kind in store.columns(role).items():
+            if name in known and name not in given:
+                types[name] = stored(uncoerced(known[name]))
+            else:
+                types[name] = STRING if kind is None else stored(without_zones(uncoerced(kind)))
+        return types
 
     def _parts(self, role: str, query: exp.Select, hashed: str) -> Iterator[list[tuple[Any, ...]]]:
         """Read a table by ranges of its hashes, then the rows without one."""
-        store = self.store
-        place = column(store.engine, hashed)
-        count = store.number(exp.select(exp.Count(this=exp.Star())).from_(symbol(role)))
-        parts = max(1, -(-count // PART_ROWS))
-        bounds = [f"{number * 2**32 // parts:08x}" for number in range(1, parts)]
-        for low, high in zip(["", *bounds], [*bounds, None], strict=True):
-            tests: list[Sql] = [exp.GTE(this=place.copy(), expression=literal(low))]
-            if high is not None:
-                tests.append(exp.LT(this=place.copy(), expression=literal(high)))
-            yield store.rows(query.where(*tests))
-        yield store.rows(query.where(exp.Is(this=place.copy(), expression=exp.Null())))
+        store, place = self.store, column(self.store.engine, hashed)
+        parts = max(1, -(-store.number(queries.count_rows(role)) // PART_ROWS))
+        for index in range(parts):
+            yield store.rows(query.where(queries.hash_slice(place, index, parts, nulls=False)))
+        yield store.rows(query.where(exp.Is(this=place, expression=exp.Null())))
 
     def _fill(self, table: str, columns: Mapping[str, Type], parts: Iterable[list[tuple[Any, ...]]]) -> None:
         """Write the rows of a table as JSON lines, which DuckDB reads with their types."""
