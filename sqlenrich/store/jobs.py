@@ -272,8 +272,11 @@ class JobRunner:
 
     def beat(self) -> None:
         """Call the heartbeat where the last one is long enough ago."""
-        if time.monotonic() - self._beaten <= self.policy.heartbeat_s:
-            return
+        if time.monotonic() - self._beaten > self.policy.heartbeat_s:
+            self.beat_now()
+
+    def beat_now(self) -> None:
+        """Call the heartbeat."""
         heartbeat, self.heartbeat = self.heartbeat, lambda: None  # one that runs a statement waits for its end, too
         try:
             heartbeat()
@@ -346,7 +349,13 @@ class JobConnection:
 
     def rows(self, sql: str) -> list[tuple[Any, ...]]:
         """Run a query and give its rows."""
-        return self.jobs.repeated(lambda: self.jobs.connection.rows(sql))
+        try:
+            return self.jobs.repeated(lambda: self.jobs.connection.rows(sql))
+        except TransientError:
+            raise
+        except RunError:
+            self.jobs.beat_now()  # a table may be gone since another run has taken over: then that is told
+            raise
 
     def columns(self, relation: str) -> dict[str, Type | None] | None:
         """Give a relation's columns and types; None: it is not there."""

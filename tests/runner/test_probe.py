@@ -41,7 +41,7 @@ NOT_SEEN = {
 NOT_PROBED = {
     "snowflake": {"privileges", "model_role", "count_tokens", "functions"},
     "bigquery": {"body_fields", "thinking", "count_tokens", "functions", "ends", "endpoint", "no_sampling"},
-    "databricks": {"legacy_endpoints", "column_names", "runtime", "functions"},
+    "databricks": {"legacy_endpoints", "column_names", "runtime", "functions", "signal"},
 }
 SHOWN = {
     "snowflake": {
