@@ -24,7 +24,6 @@ from multiprocessing.connection import Connection, Listener
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from sqlenrich.engines.databricks.engine import SIGNAL
 from tests.standins.cache import cached_file, scratch_dir
 
 if TYPE_CHECKING:
@@ -203,6 +202,8 @@ def rows(sql: str) -> list[tuple[Any, ...]]:
     Structs are tuples too, a VARIANT is its JSON text, a TIMESTAMP a naive datetime in the zone of
     this machine. Spark has no SIGNAL (4.3), which Databricks' scripts end by.
     """
+    from sqlenrich.engines.databricks.engine import SIGNAL
+
     sql = re.sub(f"{SIGNAL.value} = (\\w+)", r"SELECT RAISE_ERROR(\1['errorMessage'])", sql)
     return [_plain(row) for row in spark_session().sql(sql).collect()]
 
