@@ -174,17 +174,27 @@ def test_take_over_does_not_wait_for_a_lease_and_cancels_the_statement(place: St
     assert place.asked_twice() <= 3, "the statement that was cancelled"
 
 
-LOST = ("reply", "cut", "late", "reply", "twice")
+LOST = ("reply", "cut", "late", "reply")
+PREFLIGHT = 3
 
 
-def test_a_submission_whose_answer_was_lost_is_asked_once(place: Standin) -> None:
+# A proxy that sends a submission to Databricks twice at once makes two statements that nothing tells apart.
+@pytest.mark.parametrize(
+    ("warehouse", "faults", "twice"),
+    [
+        ("snowflake", (*LOST, "twice"), 0),
+        ("bigquery", (*LOST, "twice"), 0),
+        ("databricks", LOST, 0),
+        ("databricks", ("twice",), PREFLIGHT),
+    ],
+    indirect=["warehouse"],
+)
+def test_a_submission_whose_answer_was_lost_is_asked_once(place: Standin, faults: tuple[str, ...], twice: int) -> None:
     """The history is late; that of Databricks does not show the text."""
     if place.engine != "bigquery":  # a job is known at once
         place.set(history_late=1.0, **({"history_hides": ["query_text"]} if place.engine == "databricks" else {}))
-    place.once(*LOST)
+    place.once(*faults)
     report = quick_run(place, chunk_rows=8)
-    # A proxy that sends a submission to Databricks twice at once makes two statements that nothing tells apart.
-    twice = 8 if place.engine == "databricks" else 0
     assert (place.asked_twice(), len(place.prompts())) == (twice, REQUESTS + twice)
     assert (report.enriched, report.quarantined, report.pending) == (len(ROWS), 0, 0)
     assert REQUESTS <= report.calls <= REQUESTS + twice

@@ -415,7 +415,7 @@ def test_a_script_that_keeps_all_columns(folder: Path) -> None:
     assert checked.status == 0
     assert "keeps       all other columns of the source, in a run; keep: " in checked.out
     named = write_prompt(folder, f"{header}columns: {{id: bigint, body: string, channel: string}}\n")
-    (query,) = se.render(named, engine="duckdb", step="prompts").split(";")
+    query = se.render(named, engine="duckdb", step="prompts")
     with duckdb.connect() as db:
         db.execute("CREATE SCHEMA raw; CREATE TABLE raw.t AS SELECT 1 AS id, 'a' AS body, 'mail' AS channel")
         assert db.sql(query).columns[:3] == ["id", "body", "channel"]
