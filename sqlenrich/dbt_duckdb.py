@@ -193,12 +193,13 @@ class Plugin(BasePlugin):  # type: ignore[misc]  # dbt-duckdb has no types
         settings, wanted = find_config(None, *_project()), _wanted(self.config)
         if alias and wanted.mock is None:
             known = [name for name in settings.models if settings.model(name, "endpoint") is not None]
-            if alias not in (*known, enrichment.model):
+            if alias in known:
+                wanted = replace(wanted, name=alias)
+            elif alias != enrichment.model:
                 raise settings.of_file(
                     f'{enrichment.name}: sqlenrich_model is "{alias}", but no model of this name has an endpoint; '
                     f"there are: {', '.join(dict.fromkeys((enrichment.model, *known)))}"
                 )
-            wanted = replace(wanted, name=alias)
         choice = choose_model(enrichment, settings, wanted)
         hint = hint_text(enrichment.schema) if enrichment.hint == "always" else None
         return Asked(

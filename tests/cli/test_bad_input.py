@@ -94,7 +94,7 @@ def test_the_header_tells_the_delimiter(
         (
             "in.jsonl",
             b'{"id":1,"body":"a"}\n\n{"id":2,"body":\n{"id":3}\n',
-            ", line 3: Malformed JSON: Expecting value",
+            ", line 3: Malformed JSON: Expecting value at character 16",
         ),
         ("in.jsonl", b'{"id":1,"body":"a"}\n[1,2]\n', ", line 2: a line is not a JSON object"),
         ("in.jsonl", b"id,body\n1,a\n", "Malformed JSON"),

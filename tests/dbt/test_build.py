@@ -158,18 +158,27 @@ def test_a_variable_chooses_the_model(project: DbtProject, endpoint: ScriptedEnd
     (project.folder / "sqlenrich.toml").write_text(settings, encoding="utf-8")
     assert project.dbt("seed").success
     before, calls = asked(endpoint), []
-    for value in ({"dev": "cheap", "prod": "best"}, {"tickets": {"dev": "best"}}, {"prod": {"tickets": "best"}}):
+    for value in (
+        {"dev": "cheap", "prod": "best"},
+        {"tickets": {"dev": "best"}},
+        {"prod": "best", "default": "default"},
+    ):
         built = project.dbt("run", sqlenrich_model=value)
         assert built.success, built.message
         calls.append((asked(endpoint) - before, project.rows("SELECT DISTINCT _model FROM dev.tickets")))
         before = asked(endpoint)
     assert calls == [(ROWS, [("mini",)]), (ROWS, [("large",)]), (ROWS, [("small",)])]
 
-    unknown = project.dbt("run", sqlenrich_model="chaep")
-    assert (
-        'sqlenrich_model is "chaep", but no model of this name has an endpoint; there are: default, cheap, best'
-        in str(unknown.message)
-    )
+    misspelt = {
+        'is "chaep", but no model of this name has an endpoint; there are: default, cheap, best': "chaep",
+        'has no value for the target dev, it has for: dve. Write one for it, or "default"': {"dve": "best"},
+        "names enrichments, and ticktes is none of this project; there are: tickets": {
+            "dev": {"tickets": "best", "ticktes": "best"}
+        },
+    }
+    for refusal, name in misspelt.items():
+        unknown = project.dbt("run", sqlenrich_model=name)
+        assert f"sqlenrich_model {refusal}" in str(unknown.message)
     project.rows("DELETE FROM dev.tickets_responses")
     alone = project.dbt("run", "--select", "tickets_responses", sqlenrich_model="cheap")
     assert "made for another model than mini" in str(alone.message)

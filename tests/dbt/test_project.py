@@ -13,7 +13,7 @@ from sqlenrich.dbt.macros import ARGUMENTS
 from sqlenrich.engines import ENGINES
 from sqlenrich.spec.loader import templates
 from tests.support.dbt_projects import ROWS, DbtProject, copy_consumer
-from tests.support.dbt_sql import differences, write_all
+from tests.support.dbt_sql import BUILD, differences, write_all
 
 
 @pytest.fixture(scope="module")
@@ -104,7 +104,7 @@ def all_adapters(tmp_path_factory: pytest.TempPathFactory) -> DbtProject:
 @pytest.mark.parametrize("engine", ENGINES)
 def test_dbt_compiles_what_render_prints_without_a_connection(all_adapters: DbtProject, engine: str) -> None:
     offline = ("--no-introspect", "--no-populate-cache", "--target", engine)
-    outcome = all_adapters.dbt("compile", *offline, "--target-path", f"target_{engine}")
+    outcome = all_adapters.dbt("compile", *offline, "--target-path", f"target_{engine}", **BUILD)
     assert outcome.success
     hostile = se.load(all_adapters.folder / "prompts" / "hostile.prompt")
     found = differences(all_adapters.folder / f"target_{engine}", engine, [*map(se.load, templates()), hostile])

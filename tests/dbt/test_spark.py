@@ -16,12 +16,15 @@ ANSWER = '{"intent": "bug", "urgency": 3, "needs_human": true, "summary": "s"}'
 
 
 @pytest.mark.spark
-def test_a_build_on_spark_asks_each_request_once(tmp_path: Path) -> None:
+def test_a_build_on_spark_halves_a_statement_that_fails_and_asks_nothing_again(tmp_path: Path) -> None:
+    """The request at fault becomes a row; the others are answered, and a second build asks nothing."""
     spark = spark_session()
     calls: list[AiCall] = []
 
     def answer(call: AiCall) -> AiAnswer:
         calls.append(call)
+        if "Terminals dead" in str(call.request):
+            raise ValueError("no statement with this request ends")
         return AiAnswer(ANSWER)
 
     register_ai_query(answer)
@@ -40,12 +43,18 @@ def test_a_build_on_spark_asks_each_request_once(tmp_path: Path) -> None:
     project.write_profile(spark=profile)
     try:
         with settings(ANSI_OFF):  # dbt-spark sets it, and the session is that of other tests too
+            asked = []
             for arguments in (["build"], ["build", "--full-refresh"]):
                 outcome = project.dbt(*arguments, sqlenrich_chunk_rows=15)
                 assert outcome.success, outcome.message
-                assert len(calls) == ROWS, arguments
-        assert spark.table("dbt.tickets").count() == ROWS
-        assert spark.table("dbt.tickets_quarantine").count() == 0
+                asked.append(len(calls))
+        assert asked[0] == asked[1]
+        assert len({call.request for call in calls}) == ROWS
+        counted = {name: spark.table(f"dbt.{name}").count() for name in ("tickets_responses", "tickets")}
+        assert counted == {"tickets_responses": ROWS, "tickets": ROWS - 1}
+        ((error, detail),) = spark.table("dbt.tickets_quarantine").select("_error", "_error_detail").collect()
+        assert error == "CALL_ERROR"
+        assert "failed" in detail
         assert [row[0] for row in spark.sql("SELECT urgency FROM dbt.tickets GROUP BY 1").collect()] == [3]
     finally:
         spark.sql("DROP SCHEMA dbt CASCADE")

@@ -111,12 +111,13 @@ def test_standard_input(monkeypatch: pytest.MonkeyPatch, content: bytes | str) -
 
 @pytest.mark.parametrize("pack", [gzip.compress, zstd], ids=["gzip", "zstd"])
 @pytest.mark.parametrize("encoding", [None, "cp1252"])
-@pytest.mark.parametrize("name", ["-", "a.csv"])
+@pytest.mark.parametrize("name", ["-", "a.csv", "a.jsonl"])
 def test_a_packed_file_that_was_cut_off(
     monkeypatch: pytest.MonkeyPatch, pack: Callable[[bytes], bytes], encoding: str | None, name: str
 ) -> None:
     """It is an error at work, told in words: click takes EOFError for a closed terminal."""
-    data = pack(b"id,body\n" + "".join(f"{n},{n * 7919 % 1013}\n" for n in range(40_000)).encode())[:-100]
+    head, line = ("", '{{"id": {}, "body": {}}}') if name == "a.jsonl" else ("id,body\n", "{},{}")
+    data = pack((head + "".join(line.format(n, n * 7919 % 1013) + "\n" for n in range(40_000))).encode())[:-100]
     given = name if name == "-" else name + {gzip.compress: ".gz", zstd: ".zst"}[pack]
     write({} if name == "-" else {given: data})
     monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(data)))

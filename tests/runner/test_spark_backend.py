@@ -43,6 +43,7 @@ if TYPE_CHECKING:
 pytestmark = pytest.mark.spark
 FAILURES = {"bad_json": 0.2, "missing_field": 0.1, "error": 0.1}
 TABLES = ("intent_prompts", "intent_checked", "intent", "intent_quarantine", "intent_responses")
+KEEPS_ALL = 'key: [id]\nkeep: "*"\n'
 TIMES = ("run_id", "asked_at", "_asked_at", "latency_ms")
 
 
@@ -81,7 +82,7 @@ def facts(report: se.Report) -> dict[str, Any]:
 
 
 def test_the_tables_are_those_of_the_duckdb_backend(spark: SparkSession, messages: Path, tmp_path: Path) -> None:
-    enrichment, mock = se.load(write_prompt(tmp_path)), se.Mock(FAILURES)
+    enrichment, mock = se.load(write_prompt(tmp_path, KEEPS_ALL)), se.Mock(FAILURES)
     report = se.run(enrichment, spark=spark, input=messages, output=f"{tmp_path}/out", model=mock)
     expected = se.run(enrichment, input=messages, output=tmp_path / "own.duckdb", model=mock)
     assert facts(report) == facts(expected)
@@ -97,7 +98,7 @@ def test_the_tables_are_those_of_the_duckdb_backend(spark: SparkSession, message
 def test_a_run_ends_at_a_cap_goes_on_and_is_retried_in_a_schema(
     spark: SparkSession, messages: Path, tmp_path: Path
 ) -> None:
-    enrichment, mock = se.load(write_prompt(tmp_path)), se.Mock({"bad_json": 0.5})
+    enrichment, mock = se.load(write_prompt(tmp_path, KEEPS_ALL)), se.Mock({"bad_json": 0.5})
     spark.read.parquet(str(messages)).createOrReplaceTempView("messages")
     query = "SELECT id, body FROM messages WHERE id >= 40"
     first = se.run(enrichment, spark=spark, input=query, output="enriched", model=mock, max_rows=10)

@@ -9,6 +9,7 @@ from __future__ import annotations
 import csv
 import hashlib
 import json
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -29,7 +30,7 @@ FAILURES = {"bad_json": 0.1, "missing_field": 0.1}
 PROMPT = """---
 source: raw.messages
 key: [id]
-keep: [category]
+keep: "*"
 params: {temperature: 0, max_tokens: 60}
 output:
   type: object
@@ -44,8 +45,8 @@ output:
 ---
 Classify the customer message{% if text | length > 60 %} (a long one){% endif %}: {{ text | trim }}
 """
-COLUMNS = ("id", "category", "intent", "urgency", "confidence", "asks", "topics", "due")
-REFUSED = ("id", "_error", "_error_detail", "_repaired", "response", "prompt", "_attempts")
+COLUMNS = ("id", "category", "text", "intent", "urgency", "confidence", "asks", "topics", "due")
+REFUSED = ("id", "category", "text", "_error", "_error_detail", "_repaired", "response", "prompt", "_attempts")
 
 
 @pytest.fixture(scope="module")
@@ -103,10 +104,10 @@ def test_the_same_rows_give_the_same(
     asked = len(place.prompts())
     assert prompts == expected[0]
     # BigQuery stores a NULL array as an empty one.
-    wanted = [(*row[:6], row[6] or [], row[7]) for row in expected[1]] if engine == "bigquery" else expected[1]
+    wanted = [(*row[:7], row[7] or [], row[8]) for row in expected[1]] if engine == "bigquery" else expected[1]
     assert good == sorted(wanted, key=str)
     assert bad == expected[2]
-    constant = compile_plan(e, engine, model=model_for(e, engine, Config())).constant
+    constant = compile_plan(replace(e, keep_all=False), engine, model=model_for(e, engine, Config())).constant
     assert hashes == {text: hashlib.sha256((constant + text).encode()).hexdigest() for text in hashes}
     assert (report.rows_in, report.calls, again.calls) == (ROWS, asked, 0)
     line = f"| {engine} | {len(prompts):,} | {len(good):,} | {len(bad):,} | {asked:,} | {again.calls} | 0 |"

@@ -18,7 +18,7 @@ from tempfile import TemporaryDirectory
 import sqlenrich as se
 from sqlenrich.engines import ENGINES
 from tests.support.dbt_projects import CONSUMER, PACKAGE, ROWS, DbtProject, copy_consumer
-from tests.support.dbt_sql import differences, write_all
+from tests.support.dbt_sql import BUILD, differences, write_all
 
 MANIFEST = """manifest_version = 1
 name = "DuckDB"
@@ -95,7 +95,7 @@ def check_compiles(dbt: Dbt2) -> None:
     for engine in ENGINES:
         target = dbt.project.folder / f"target_{engine}"
         options = ("--no-introspect", "--static-analysis", "off", "--target", engine, "--target-path", str(target))
-        status, output = dbt("compile", *options, sqlenrich_mock_sql=False)
+        status, output = dbt("compile", *options, sqlenrich_mock_sql=False, **BUILD)
         assert status == 0, output
         found = differences(target, engine, enrichments)
         assert found == [], found

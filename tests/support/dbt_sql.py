@@ -30,6 +30,10 @@ RUN_ID = re.compile(r"'[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}' AS (.?run_id)"
 NOW = re.compile(r"CAST\((?:CURRENT_TIMESTAMP|SYSDATE)\(\) AS (?:STRING|VARCHAR)\) AS (.?run_id)")
 
 
+WRITTEN, CHOSEN = "project.us.written", "project.us.chosen"
+"""The connection of BigQuery's AI.GENERATE in the prompt file, and that of a build."""
+BUILD = {"sqlenrich_model_connection": CHOSEN}
+"""The variables of a build whose SQL is compared."""
 HOSTILE = {name: text for name, text in TEXTS.items() if len(text) < 1000} | {
     "raw block": "{% raw %}{{ x }}{% endraw %} {%- endmacro -%}",
     "braces": "{{{%{#}}}%}#}{",
@@ -66,7 +70,7 @@ def differences(target: Path, engine: str, enrichments: Iterable[Enrichment]) ->
             name = node_name(enrichment.name, step)
             (path,) = target.rglob(f"compiled/**/{name}.sql")
             compiled = RUN_ID.sub(r"RUN_ID AS \2", path.read_bytes().decode())
-            expected = NOW.sub(r"RUN_ID AS \1", step_sql(plan, step))
+            expected = NOW.sub(r"RUN_ID AS \1", step_sql(plan, step)).replace(WRITTEN, CHOSEN)
             if step == "checked":
                 compiled = judged_rows(compiled)
             if engine == "spark":  # dbt 1 quotes no relation there
@@ -88,6 +92,7 @@ def write_all(project: DbtProject) -> list[Enrichment]:
         "key": ["id"],
         "columns": {"id": "string"},
         "vars": dict(zip(names, texts, strict=True)),
+        "params": {"bigquery": {"function": "AI.GENERATE", "connection": WRITTEN}},
         "output": {"properties": {"label": label}},
     }
     body = "".join(f"{{{{ {name} }}}} {{{{ body }}}}" for name in names)

@@ -10,7 +10,7 @@ import duckdb
 
 from sqlenrich.core.errors import ConfigError
 from sqlenrich.store.duckdb.database import MAX_LINE, TOO_LONG, Database, file_list, problem, text
-from sqlenrich.store.duckdb.input_files import JSON_LINES, InputFiles
+from sqlenrich.store.duckdb.input_files import JSON_LINES, InputFiles, unpacking
 from sqlenrich.store.inputs import check_names
 
 # DuckDB guesses these types from texts in JSON, which stay texts here. Quoted parts are names of fields.
@@ -86,10 +86,8 @@ def _where(files: InputFiles, form: str) -> str | None:
     DuckDB counts the lines before the error of the part of a file that a thread reads.
     """
     for path in files.paths:
-        try:
+        with unpacking(files.named(path)):
             found = _line(files, path) if form == "newline_delimited" else _position(files, path)
-        except (OSError, EOFError) as error:
-            return f"{files.named(path)} can't be read: {error}"
         if found is not None:
             return found
     return None
@@ -105,7 +103,7 @@ def _line(files: InputFiles, path: Path) -> str | None:
             if len(line) > 2 * MAX_LINE:
                 return f"{where}{TOO_LONG}"
             try:
-                if not isinstance(json.loads(line), dict):
+                if not isinstance(json.loads(line.rstrip()), dict):
                     return f"{where}a line is not a JSON object"
             except ValueError as error:
                 return f"{where}Malformed JSON: {_told(error)}"
