@@ -229,16 +229,14 @@ UPDATE {{ responses }} SET
         '(^[^0-9a-z]*|(http|status|code|error|response)[^a-z]*[^0-9a-z])',
         '(429|500|502|503|504|529)($|[^0-9a-z .,%]|[.,]($|[^0-9])| +($|[^0-9t]|t[^o]|to[^k]))'
       )
-    )
-      > 0,
+    ) > 0,
     FALSE
   ),
   finish_reason = CASE
     WHEN REGEXP_INSTR(
         LOWER(NULLIF(CAST(GET_PATH(TRY_PARSE_JSON(raw), 'error') AS VARCHAR), '')),
         '(^|[^0-9])422([^0-9]|$)'
-      )
-        > 0
+      ) > 0
       THEN 'length'
   END,
   tokens_in = TRY_TO_NUMBER(
@@ -273,8 +271,7 @@ UPDATE {{ responses }} SET
         AND (
           JSON_TYPE(
             JSON_QUERY(SAFE.PARSE_JSON(`raw`, wide_number_mode => 'round'), '$.result')
-          )
-            = 'null'
+          ) = 'null'
           OR COALESCE(
             JSON_VALUE(`raw`, '$.full_response.candidates[0].finish_reason'),
             JSON_VALUE(`raw`, '$.full_response.candidates[0].finishReason'),
@@ -355,10 +352,10 @@ UPDATE {{ responses }} SET
     JSON_VALUE(`raw`, '$.full_response.modelVersion')
   ),
   `served_fingerprint` = CAST(NULL AS STRING),
-  `read_by` = 'AI.GENERATE_TEXT 289e548b'
+  `read_by` = 'AI.GENERATE 289e548b'
 WHERE
   `raw` IS NOT NULL
-  AND COALESCE(`read_by`, '') <> 'AI.GENERATE_TEXT 289e548b'
+  AND COALESCE(`read_by`, '') <> 'AI.GENERATE 289e548b'
   AND `request_hash` IN (SELECT `request_hash` FROM {{ prompts }})
 {%- elif target.type == 'spark' -%}
 

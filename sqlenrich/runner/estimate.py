@@ -17,6 +17,7 @@ from sqlenrich.core.errors import ConfigError
 from sqlenrich.core.limits import PER_MINUTE
 from sqlenrich.core.text_repr import TextRepr
 from sqlenrich.plan.relations import RELATIONS
+from sqlenrich.runner.model_end import ModelEnd, model_end
 from sqlenrich.runner.options import (
     MODEL_OPTIONS,
     PLACE_OPTIONS,
@@ -80,6 +81,8 @@ class Estimate(TextRepr):
     output: str = ""
     texts_per_call: int = 1
     """How many requests for a vector go with one call at most."""
+    model_end: str | None = None
+    """What the warehouse, or its vendor's pages, tell of the model's end."""
 
     def to_dict(self) -> dict[str, Any]:
         """Give the facts by name, as the JSON has them."""
@@ -122,6 +125,8 @@ class Estimate(TextRepr):
             lines.append(("time", "unknown", why))
         else:
             lines.append(("time", _range(self.seconds_low, self.seconds_high, duration), f"{self.limit}"))
+        if self.model_end is not None:
+            lines.append(("model", "", self.model_end))
         if self.compiled:
             lines.append(("statements", f"{len(self.compiled)}", f"compiled, not run: {', '.join(self.compiled)}"))
         values = max(len(value) for _, value, _ in lines)
@@ -185,7 +190,7 @@ def estimate(
     place = place_of(enrichment, config, output, responses, named)
     wanted = of_target(wanted, place)
     planned = _in_files if place.output is None or isinstance(place.output, str | Path | Sequence) else _on_warehouse
-    with planned(enrichment, config, wanted, given, place) as (choice, pending, shown, compiled):
+    with planned(enrichment, config, wanted, given, place) as (choice, pending, shown, compiled, end):
         rows, distinct, no_input, bad_prompt = (int(n or 0) for n in pending.requests.rows(queries.planned())[0])
         together = choice.texts_per_call
         asked, stopped_at = _capped_requests(pending.calls, caps, together)
@@ -225,6 +230,7 @@ def estimate(
         where=choice.where,
         output=shown,
         texts_per_call=together,
+        model_end=None if end is None else end.to_text(),
     )
 
 
@@ -243,6 +249,7 @@ class _Planned(NamedTuple):
     pending: PendingRequests
     output: str
     compiled: tuple[str, ...] = ()
+    end: ModelEnd | None = None
 
 
 @contextmanager
@@ -297,7 +304,9 @@ def _on_warehouse(
         requests = StatementRequests(backend, plan)
         compiled = requests.compile()
         shown = f"{backend.output}{'' if requests.found else ', which has none yet'}"
-        yield _Planned(choice, PendingRequests(requests, plan, enrichment, choice), shown, compiled)
+        asked = backend.dialect, choice.resolved.name, backend.connection.rows
+        end = model_end(*asked) if choice.asks_in_sql else None
+        yield _Planned(choice, PendingRequests(requests, plan, enrichment, choice), shown, compiled, end)
 
 
 def _nothing_in(database: Path | None) -> str:

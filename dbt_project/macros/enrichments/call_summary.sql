@@ -16,7 +16,7 @@
     "default": {"constant":"'980c2734b8ede73cdeaec63fea1418fd599151e8e3f6a7d7cffb74f79ceaf871'"}
   },
   "bigquery": {
-    "default": {"constant":"'534619c4687655f141bc8ff513c6d417449aac19cffbbead12a3a3df66e6e180'"}
+    "default": {"constant":"'3390f085803deb19054d852da9d9f9c6688622206292db4e759be2fb2baf03de'"}
   },
   "spark": {
     "default": {"constant":"'fc034450353df447c0487d8c9e2e2b2bf11794039267aedf47f1513fed91656f'"}
@@ -308,19 +308,19 @@ SELECT
   `request_hash`,
   `attempt`,
   `request_hash` AS `sent_hash`,
-  'sqlenrich.gemini' AS `model`,
+  'gemini-3.5-flash-lite' AS `model`,
   {{ facts_of('version') }} AS `version`,
   {{ facts_of('fingerprint') }} AS `fingerprint`,
   '{{ invocation_id }}' AS `run_id`,
   CURRENT_TIMESTAMP() AS `asked_at`,
-  TO_JSON_STRING((SELECT AS STRUCT answer.* EXCEPT (request_hash, attempt, prompt))) AS `raw`
-FROM AI.GENERATE_TEXT(
-  MODEL {{ sqlenrich.model_dataset("`sqlenrich`") }}.`gemini`,
-  (SELECT request_hash, attempt, prompt FROM {{ pending }}),
-  STRUCT(
-    '{"generation_config":{"response_mime_type":"application/json","response_schema":{"type":"OBJECT","properties":{"summary":{"type":"STRING","description":"English, at most 60 words"},"outcome":{"type":"STRING","description":"How the call ended","enum":["resolved","follow_up","escalated","unresolved","cancelled","no_contact","other"]},"action_items":{"type":"ARRAY","description":"Agreed steps after the call","items":{"type":"OBJECT","properties":{"who":{"type":"STRING","description":"Who does it","enum":["agent","customer","other_team","third_party"]},"what":{"type":"STRING","description":"English, at most 20 words, with any deadline"}},"propertyOrdering":["who","what"],"required":["who","what"]},"maxItems":8}},"propertyOrdering":["summary","outcome","action_items"],"required":["summary","outcome","action_items"]},"thinking_config":{"thinking_level":"LOW"},"temperature":0,"max_output_tokens":2948}}' AS model_params
-  )
-) AS answer
+  TO_JSON_STRING(
+    AI.GENERATE(
+      prompt,
+      endpoint => 'gemini-3.5-flash-lite',
+      model_params => JSON '{"generation_config":{"response_mime_type":"application/json","response_schema":{"type":"OBJECT","properties":{"summary":{"type":"STRING","description":"English, at most 60 words"},"outcome":{"type":"STRING","description":"How the call ended","enum":["resolved","follow_up","escalated","unresolved","cancelled","no_contact","other"]},"action_items":{"type":"ARRAY","description":"Agreed steps after the call","items":{"type":"OBJECT","properties":{"who":{"type":"STRING","description":"Who does it","enum":["agent","customer","other_team","third_party"]},"what":{"type":"STRING","description":"English, at most 20 words, with any deadline"}},"propertyOrdering":["who","what"],"required":["who","what"]},"maxItems":8}},"propertyOrdering":["summary","outcome","action_items"],"required":["summary","outcome","action_items"]},"thinking_config":{"thinking_level":"MINIMAL"},"max_output_tokens":1412}}'
+    )
+  ) AS `raw`
+FROM {{ pending }}
 {%- elif target.type == 'spark' -%}
 SELECT
   `request_hash`,
@@ -476,8 +476,7 @@ WITH answered AS (
               ELSE -CHAR_LENGTH(b)
             END
           END
-        )
-          > 250
+        ) > 250
         THEN NULL
       /* a number of more than 1000 characters */
       WHEN OCTET_LENGTH(`answer`) > 1000
@@ -734,8 +733,7 @@ WITH answered AS (
             WHEN d > 250 THEN d
             ELSE d + CASE WHEN CAST(b AS VARCHAR) IN ('[', '{') THEN 1 ELSE -1 END
           END
-        )
-          > 250
+        ) > 250
         THEN NULL
       /* a number of more than 1000 characters */
       WHEN LENGTH(answer) > 1000
@@ -798,8 +796,7 @@ WITH answered AS (
               THEN '04 MISSING_FIELD action_items[].what is missing'
             WHEN ARRAY_SIZE(
                 ARRAY_EXCEPT(OBJECT_KEYS(AS_OBJECT(item)), ARRAY_CONSTRUCT('who', 'what'))
-              )
-                > 0
+              ) > 0
               THEN '05 EXTRA_FIELD action_items[] has a name that is not in the schema'
             WHEN TYPEOF(item) <> 'OBJECT'
               THEN '10 WRONG_TYPE action_items[] is not object'
@@ -962,21 +959,21 @@ WITH answered AS (
     CASE
       /* deeper than 250 levels */
       WHEN LENGTH(`answer`) > 500
-        AND LENGTH(`answer`) - LENGTH(REPLACE(REPLACE(`answer`, '[', ''), '{', ''))
-          > 250
+        AND LENGTH(`answer`)
+          - LENGTH(REPLACE(REPLACE(`answer`, '[', ''), '{', '')) > 250
         AND (
           SELECT
             MAX(d)
           FROM (
             SELECT
-              SUM(CASE WHEN LEFT(b, 1) IN ('[', '{') THEN LENGTH(b) ELSE -LENGTH(b) END) OVER (ORDER BY o) AS d
+              SUM(CASE WHEN LEFT(b, 1) IN ('[', '{') THEN LENGTH(b) ELSE -LENGTH(b) END)
+                OVER (ORDER BY o) AS d
             FROM UNNEST(REGEXP_EXTRACT_ALL(
               REGEXP_REPLACE(`answer`, '"(?:[^"\\\\]|\\\\"|\\\\[^"])*"?|[^"\\[\\]{}]+', ''),
               '[\\[{]+|[\\]}]+'
             )) AS b WITH OFFSET AS o
           ) AS depths
-        )
-          > 250
+        ) > 250
         THEN NULL
       /* a number of more than 1000 characters */
       WHEN LENGTH(`answer`) > 1000
@@ -1013,7 +1010,9 @@ WITH answered AS (
                           REGEXP_REPLACE(t, '[0-9].*', '1.7976931348623157e308'),
                           t
                         ) AS put
-                      FROM UNNEST(REGEXP_EXTRACT_ALL(`answer`, '"(?:[^"\\\\]|\\\\.)*"|-?[0-9][-+.0-9eE]*|[^-"0-9]+|[-"]')) AS t WITH OFFSET AS o
+                      FROM UNNEST(
+                        REGEXP_EXTRACT_ALL(`answer`, '"(?:[^"\\\\]|\\\\.)*"|-?[0-9][-+.0-9eE]*|[^-"0-9]+|[-"]')
+                      ) AS t WITH OFFSET AS o
                     ) AS tokens
                   )
                 ELSE `answer`
@@ -1219,8 +1218,7 @@ WITH answered AS (
               ELSE -CHAR_LENGTH(b)
             END
           END
-        )
-          > 250
+        ) > 250
         THEN NULL
       /* a number of more than 1000 characters */
       WHEN OCTET_LENGTH(`answer`) > 1000
@@ -1423,8 +1421,8 @@ WITH answered AS (
     CASE
       /* deeper than 250 levels */
       WHEN LENGTH("answer") > 500
-        AND LENGTH("answer") - LENGTH(REPLACE(REPLACE("answer", '[', ''), '{', ''))
-          > 250
+        AND LENGTH("answer")
+          - LENGTH(REPLACE(REPLACE("answer", '[', ''), '{', '')) > 250
         AND LIST_REDUCE(
           LIST_CONCAT(
             [0],
@@ -1437,8 +1435,7 @@ WITH answered AS (
             )
           ),
           LAMBDA d, b : CASE WHEN d > 250 THEN d ELSE d + b END
-        )
-          > 250
+        ) > 250
         THEN NULL
       /* a number of more than 1000 characters */
       WHEN LENGTH("answer") > 1000
@@ -1710,7 +1707,9 @@ WITH accepted AS (
                   REGEXP_REPLACE(t, '[0-9].*', '1.7976931348623157e308'),
                   t
                 ) AS put
-              FROM UNNEST(REGEXP_EXTRACT_ALL(`answer`, '"(?:[^"\\\\]|\\\\.)*"|-?[0-9][-+.0-9eE]*|[^-"0-9]+|[-"]')) AS t WITH OFFSET AS o
+              FROM UNNEST(
+                REGEXP_EXTRACT_ALL(`answer`, '"(?:[^"\\\\]|\\\\.)*"|-?[0-9][-+.0-9eE]*|[^-"0-9]+|[-"]')
+              ) AS t WITH OFFSET AS o
             ) AS tokens
           )
         ELSE `answer`
@@ -1730,7 +1729,9 @@ SELECT
         WHEN JSON_TYPE(x0) = 'object'
           THEN STRUCT(JSON_VALUE(x0['who']) AS `who`, JSON_VALUE(x0['what']) AS `what`)
       END
-    FROM UNNEST(JSON_QUERY_ARRAY(`doc`['action_items'])) AS x0 WITH OFFSET AS o0
+    FROM UNNEST(
+      JSON_QUERY_ARRAY(`doc`['action_items'])
+    ) AS x0 WITH OFFSET AS o0
     ORDER BY o0
   ) AS `action_items`,
   `request_hash` AS `_request_hash`,

@@ -16,7 +16,7 @@
     "default": {"constant":"'6f7b29d328c7d405a0cbb374914be92300db674bbcc8c26ae7f549b4cc2ffe9d'"}
   },
   "bigquery": {
-    "default": {"constant":"'b812e944d760ee4a896eeedfacb39adde779846b64b7d41dd93927e4331066bb'"}
+    "default": {"constant":"'b421356e43c9087c7bec10b462028537b429db04d2f5c202b096b82050eb09a2'"}
   },
   "spark": {
     "default": {"constant":"'78629a83fd837fb5e184cbd247b2d2cf7ad9397821df91143542ad51f4425f54'"}
@@ -313,19 +313,19 @@ SELECT
   `request_hash`,
   `attempt`,
   `request_hash` AS `sent_hash`,
-  'sqlenrich.gemini' AS `model`,
+  'gemini-3.5-flash-lite' AS `model`,
   {{ facts_of('version') }} AS `version`,
   {{ facts_of('fingerprint') }} AS `fingerprint`,
   '{{ invocation_id }}' AS `run_id`,
   CURRENT_TIMESTAMP() AS `asked_at`,
-  TO_JSON_STRING((SELECT AS STRUCT answer.* EXCEPT (request_hash, attempt, prompt))) AS `raw`
-FROM AI.GENERATE_TEXT(
-  MODEL {{ sqlenrich.model_dataset("`sqlenrich`") }}.`gemini`,
-  (SELECT request_hash, attempt, prompt FROM {{ pending }}),
-  STRUCT(
-    '{"generation_config":{"response_mime_type":"application/json","response_schema":{"type":"OBJECT","properties":{"function":{"type":"STRING","description":"Field of work","enum":["engineering","data","it","product","design","marketing","sales","customer_service","finance","hr","legal","operations","healthcare","education","research","administration","general_management","other","unknown"]},"seniority":{"type":"STRING","description":"Level in the organisation","enum":["trainee","junior","mid","senior","lead","manager","director","vp","executive","unknown"]}},"propertyOrdering":["function","seniority"],"required":["function","seniority"]},"thinking_config":{"thinking_level":"LOW"},"temperature":0,"max_output_tokens":2108}}' AS model_params
-  )
-) AS answer
+  TO_JSON_STRING(
+    AI.GENERATE(
+      prompt,
+      endpoint => 'gemini-3.5-flash-lite',
+      model_params => JSON '{"generation_config":{"response_mime_type":"application/json","response_schema":{"type":"OBJECT","properties":{"function":{"type":"STRING","description":"Field of work","enum":["engineering","data","it","product","design","marketing","sales","customer_service","finance","hr","legal","operations","healthcare","education","research","administration","general_management","other","unknown"]},"seniority":{"type":"STRING","description":"Level in the organisation","enum":["trainee","junior","mid","senior","lead","manager","director","vp","executive","unknown"]}},"propertyOrdering":["function","seniority"],"required":["function","seniority"]},"thinking_config":{"thinking_level":"MINIMAL"},"max_output_tokens":572}}'
+    )
+  ) AS `raw`
+FROM {{ pending }}
 {%- elif target.type == 'spark' -%}
 SELECT
   `request_hash`,
@@ -481,8 +481,7 @@ WITH answered AS (
               ELSE -CHAR_LENGTH(b)
             END
           END
-        )
-          > 250
+        ) > 250
         THEN NULL
       /* a number of more than 1000 characters */
       WHEN OCTET_LENGTH(`answer`) > 1000
@@ -705,8 +704,7 @@ WITH answered AS (
             WHEN d > 250 THEN d
             ELSE d + CASE WHEN CAST(b AS VARCHAR) IN ('[', '{') THEN 1 ELSE -1 END
           END
-        )
-          > 250
+        ) > 250
         THEN NULL
       /* a number of more than 1000 characters */
       WHEN LENGTH(answer) > 1000
@@ -774,8 +772,7 @@ WITH answered AS (
       WHEN doc_seniority IS NULL THEN 'MISSING_FIELD seniority is missing'
       WHEN ARRAY_SIZE(
           ARRAY_EXCEPT(OBJECT_KEYS(AS_OBJECT(doc)), ARRAY_CONSTRUCT('function', 'seniority'))
-        )
-          > 0
+        ) > 0
         THEN 'EXTRA_FIELD the answer has a name that is not in the schema'
       WHEN TYPEOF(doc_function) <> 'VARCHAR'
         THEN 'WRONG_TYPE function is not string'
@@ -902,21 +899,21 @@ WITH answered AS (
     CASE
       /* deeper than 250 levels */
       WHEN LENGTH(`answer`) > 500
-        AND LENGTH(`answer`) - LENGTH(REPLACE(REPLACE(`answer`, '[', ''), '{', ''))
-          > 250
+        AND LENGTH(`answer`)
+          - LENGTH(REPLACE(REPLACE(`answer`, '[', ''), '{', '')) > 250
         AND (
           SELECT
             MAX(d)
           FROM (
             SELECT
-              SUM(CASE WHEN LEFT(b, 1) IN ('[', '{') THEN LENGTH(b) ELSE -LENGTH(b) END) OVER (ORDER BY o) AS d
+              SUM(CASE WHEN LEFT(b, 1) IN ('[', '{') THEN LENGTH(b) ELSE -LENGTH(b) END)
+                OVER (ORDER BY o) AS d
             FROM UNNEST(REGEXP_EXTRACT_ALL(
               REGEXP_REPLACE(`answer`, '"(?:[^"\\\\]|\\\\"|\\\\[^"])*"?|[^"\\[\\]{}]+', ''),
               '[\\[{]+|[\\]}]+'
             )) AS b WITH OFFSET AS o
           ) AS depths
-        )
-          > 250
+        ) > 250
         THEN NULL
       /* a number of more than 1000 characters */
       WHEN LENGTH(`answer`) > 1000
@@ -953,7 +950,9 @@ WITH answered AS (
                           REGEXP_REPLACE(t, '[0-9].*', '1.7976931348623157e308'),
                           t
                         ) AS put
-                      FROM UNNEST(REGEXP_EXTRACT_ALL(`answer`, '"(?:[^"\\\\]|\\\\.)*"|-?[0-9][-+.0-9eE]*|[^-"0-9]+|[-"]')) AS t WITH OFFSET AS o
+                      FROM UNNEST(
+                        REGEXP_EXTRACT_ALL(`answer`, '"(?:[^"\\\\]|\\\\.)*"|-?[0-9][-+.0-9eE]*|[^-"0-9]+|[-"]')
+                      ) AS t WITH OFFSET AS o
                     ) AS tokens
                   )
                 ELSE `answer`
@@ -1129,8 +1128,7 @@ WITH answered AS (
               ELSE -CHAR_LENGTH(b)
             END
           END
-        )
-          > 250
+        ) > 250
         THEN NULL
       /* a number of more than 1000 characters */
       WHEN OCTET_LENGTH(`answer`) > 1000
@@ -1299,8 +1297,8 @@ WITH answered AS (
     CASE
       /* deeper than 250 levels */
       WHEN LENGTH("answer") > 500
-        AND LENGTH("answer") - LENGTH(REPLACE(REPLACE("answer", '[', ''), '{', ''))
-          > 250
+        AND LENGTH("answer")
+          - LENGTH(REPLACE(REPLACE("answer", '[', ''), '{', '')) > 250
         AND LIST_REDUCE(
           LIST_CONCAT(
             [0],
@@ -1313,8 +1311,7 @@ WITH answered AS (
             )
           ),
           LAMBDA d, b : CASE WHEN d > 250 THEN d ELSE d + b END
-        )
-          > 250
+        ) > 250
         THEN NULL
       /* a number of more than 1000 characters */
       WHEN LENGTH("answer") > 1000
@@ -1391,8 +1388,7 @@ WITH answered AS (
       WHEN "doc_seniority" IS NULL THEN 'MISSING_FIELD seniority is missing'
       WHEN LEN(
           LIST_FILTER(JSON_KEYS("doc"), LAMBDA k : k NOT IN ('function', 'seniority'))
-        )
-          > 0
+        ) > 0
         THEN 'EXTRA_FIELD the answer has a name that is not in the schema'
       WHEN JSON_TYPE("doc_function") <> 'VARCHAR'
         THEN 'WRONG_TYPE function is not string'
@@ -1543,7 +1539,9 @@ WITH accepted AS (
                   REGEXP_REPLACE(t, '[0-9].*', '1.7976931348623157e308'),
                   t
                 ) AS put
-              FROM UNNEST(REGEXP_EXTRACT_ALL(`answer`, '"(?:[^"\\\\]|\\\\.)*"|-?[0-9][-+.0-9eE]*|[^-"0-9]+|[-"]')) AS t WITH OFFSET AS o
+              FROM UNNEST(
+                REGEXP_EXTRACT_ALL(`answer`, '"(?:[^"\\\\]|\\\\.)*"|-?[0-9][-+.0-9eE]*|[^-"0-9]+|[-"]')
+              ) AS t WITH OFFSET AS o
             ) AS tokens
           )
         ELSE `answer`

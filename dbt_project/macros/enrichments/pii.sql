@@ -16,7 +16,7 @@
     "default": {"constant":"'9e050aba6b933efa08e60e45f887e1379562c606775eaabf7702f076dc88cc57'"}
   },
   "bigquery": {
-    "default": {"constant":"'5c15b661c1b69a84b9851c28b644e945a2ce5657d88c41af38ad0fb44352fb1b'"}
+    "default": {"constant":"'25f0be3f0eeb6710687bf82120cd989ded734aa6d496874241d3246fdd96652d'"}
   },
   "spark": {
     "default": {"constant":"'cc5057411a829771d123794bf17965aeda709786ea84e26547f1a1404a3e9c71'"}
@@ -300,19 +300,19 @@ SELECT
   `request_hash`,
   `attempt`,
   `request_hash` AS `sent_hash`,
-  'sqlenrich.gemini' AS `model`,
+  'gemini-3.5-flash-lite' AS `model`,
   {{ facts_of('version') }} AS `version`,
   {{ facts_of('fingerprint') }} AS `fingerprint`,
   '{{ invocation_id }}' AS `run_id`,
   CURRENT_TIMESTAMP() AS `asked_at`,
-  TO_JSON_STRING((SELECT AS STRUCT answer.* EXCEPT (request_hash, attempt, prompt))) AS `raw`
-FROM AI.GENERATE_TEXT(
-  MODEL {{ sqlenrich.model_dataset("`sqlenrich`") }}.`gemini`,
-  (SELECT request_hash, attempt, prompt FROM {{ pending }}),
-  STRUCT(
-    '{"generation_config":{"response_mime_type":"application/json","response_schema":{"type":"OBJECT","properties":{"has_pii":{"type":"BOOLEAN","description":"Whether entities holds anything"},"entities":{"type":"ARRAY","description":"Every piece of personal data, in order","items":{"type":"OBJECT","properties":{"type":{"type":"STRING","description":"Kind of data","enum":["person_name","email","phone","postal_address","date_of_birth","national_id","bank_account","payment_card","ip_address","username","other"]},"text":{"type":"STRING","description":"Copied exactly from the text"}},"propertyOrdering":["type","text"],"required":["type","text"]},"maxItems":50}},"propertyOrdering":["has_pii","entities"],"required":["has_pii","entities"]},"thinking_config":{"thinking_level":"LOW"},"temperature":0,"max_output_tokens":4048}}' AS model_params
-  )
-) AS answer
+  TO_JSON_STRING(
+    AI.GENERATE(
+      prompt,
+      endpoint => 'gemini-3.5-flash-lite',
+      model_params => JSON '{"generation_config":{"response_mime_type":"application/json","response_schema":{"type":"OBJECT","properties":{"has_pii":{"type":"BOOLEAN","description":"Whether entities holds anything"},"entities":{"type":"ARRAY","description":"Every piece of personal data, in order","items":{"type":"OBJECT","properties":{"type":{"type":"STRING","description":"Kind of data","enum":["person_name","email","phone","postal_address","date_of_birth","national_id","bank_account","payment_card","ip_address","username","other"]},"text":{"type":"STRING","description":"Copied exactly from the text"}},"propertyOrdering":["type","text"],"required":["type","text"]},"maxItems":50}},"propertyOrdering":["has_pii","entities"],"required":["has_pii","entities"]},"thinking_config":{"thinking_level":"MINIMAL"},"max_output_tokens":2512}}'
+    )
+  ) AS `raw`
+FROM {{ pending }}
 {%- elif target.type == 'spark' -%}
 SELECT
   `request_hash`,
@@ -468,8 +468,7 @@ WITH answered AS (
               ELSE -CHAR_LENGTH(b)
             END
           END
-        )
-          > 250
+        ) > 250
         THEN NULL
       /* a number of more than 1000 characters */
       WHEN OCTET_LENGTH(`answer`) > 1000
@@ -709,8 +708,7 @@ WITH answered AS (
             WHEN d > 250 THEN d
             ELSE d + CASE WHEN CAST(b AS VARCHAR) IN ('[', '{') THEN 1 ELSE -1 END
           END
-        )
-          > 250
+        ) > 250
         THEN NULL
       /* a number of more than 1000 characters */
       WHEN LENGTH(answer) > 1000
@@ -772,8 +770,7 @@ WITH answered AS (
               THEN '03 MISSING_FIELD entities[].text is missing'
             WHEN ARRAY_SIZE(
                 ARRAY_EXCEPT(OBJECT_KEYS(AS_OBJECT(item)), ARRAY_CONSTRUCT('type', 'text'))
-              )
-                > 0
+              ) > 0
               THEN '04 EXTRA_FIELD entities[] has a name that is not in the schema'
             WHEN TYPEOF(item) <> 'OBJECT'
               THEN '08 WRONG_TYPE entities[] is not object'
@@ -821,8 +818,7 @@ WITH answered AS (
       WHEN doc_entities_fault < '05' THEN SUBSTR(doc_entities_fault, 4)
       WHEN ARRAY_SIZE(
           ARRAY_EXCEPT(OBJECT_KEYS(AS_OBJECT(doc)), ARRAY_CONSTRUCT('has_pii', 'entities'))
-        )
-          > 0
+        ) > 0
         THEN 'EXTRA_FIELD the answer has a name that is not in the schema'
       WHEN TYPEOF(doc_has_pii) <> 'BOOLEAN'
         THEN 'WRONG_TYPE has_pii is not boolean'
@@ -917,21 +913,21 @@ WITH answered AS (
     CASE
       /* deeper than 250 levels */
       WHEN LENGTH(`answer`) > 500
-        AND LENGTH(`answer`) - LENGTH(REPLACE(REPLACE(`answer`, '[', ''), '{', ''))
-          > 250
+        AND LENGTH(`answer`)
+          - LENGTH(REPLACE(REPLACE(`answer`, '[', ''), '{', '')) > 250
         AND (
           SELECT
             MAX(d)
           FROM (
             SELECT
-              SUM(CASE WHEN LEFT(b, 1) IN ('[', '{') THEN LENGTH(b) ELSE -LENGTH(b) END) OVER (ORDER BY o) AS d
+              SUM(CASE WHEN LEFT(b, 1) IN ('[', '{') THEN LENGTH(b) ELSE -LENGTH(b) END)
+                OVER (ORDER BY o) AS d
             FROM UNNEST(REGEXP_EXTRACT_ALL(
               REGEXP_REPLACE(`answer`, '"(?:[^"\\\\]|\\\\"|\\\\[^"])*"?|[^"\\[\\]{}]+', ''),
               '[\\[{]+|[\\]}]+'
             )) AS b WITH OFFSET AS o
           ) AS depths
-        )
-          > 250
+        ) > 250
         THEN NULL
       /* a number of more than 1000 characters */
       WHEN LENGTH(`answer`) > 1000
@@ -968,7 +964,9 @@ WITH answered AS (
                           REGEXP_REPLACE(t, '[0-9].*', '1.7976931348623157e308'),
                           t
                         ) AS put
-                      FROM UNNEST(REGEXP_EXTRACT_ALL(`answer`, '"(?:[^"\\\\]|\\\\.)*"|-?[0-9][-+.0-9eE]*|[^-"0-9]+|[-"]')) AS t WITH OFFSET AS o
+                      FROM UNNEST(
+                        REGEXP_EXTRACT_ALL(`answer`, '"(?:[^"\\\\]|\\\\.)*"|-?[0-9][-+.0-9eE]*|[^-"0-9]+|[-"]')
+                      ) AS t WITH OFFSET AS o
                     ) AS tokens
                   )
                 ELSE `answer`
@@ -1157,8 +1155,7 @@ WITH answered AS (
               ELSE -CHAR_LENGTH(b)
             END
           END
-        )
-          > 250
+        ) > 250
         THEN NULL
       /* a number of more than 1000 characters */
       WHEN OCTET_LENGTH(`answer`) > 1000
@@ -1344,8 +1341,8 @@ WITH answered AS (
     CASE
       /* deeper than 250 levels */
       WHEN LENGTH("answer") > 500
-        AND LENGTH("answer") - LENGTH(REPLACE(REPLACE("answer", '[', ''), '{', ''))
-          > 250
+        AND LENGTH("answer")
+          - LENGTH(REPLACE(REPLACE("answer", '[', ''), '{', '')) > 250
         AND LIST_REDUCE(
           LIST_CONCAT(
             [0],
@@ -1358,8 +1355,7 @@ WITH answered AS (
             )
           ),
           LAMBDA d, b : CASE WHEN d > 250 THEN d ELSE d + b END
-        )
-          > 250
+        ) > 250
         THEN NULL
       /* a number of more than 1000 characters */
       WHEN LENGTH("answer") > 1000
@@ -1475,8 +1471,7 @@ WITH answered AS (
       WHEN "doc_entities_fault" < '05' THEN SUBSTR("doc_entities_fault", 4)
       WHEN LEN(
           LIST_FILTER(JSON_KEYS("doc"), LAMBDA k : k NOT IN ('has_pii', 'entities'))
-        )
-          > 0
+        ) > 0
         THEN 'EXTRA_FIELD the answer has a name that is not in the schema'
       WHEN JSON_TYPE("doc_has_pii") <> 'BOOLEAN'
         THEN 'WRONG_TYPE has_pii is not boolean'
@@ -1610,7 +1605,9 @@ WITH accepted AS (
                   REGEXP_REPLACE(t, '[0-9].*', '1.7976931348623157e308'),
                   t
                 ) AS put
-              FROM UNNEST(REGEXP_EXTRACT_ALL(`answer`, '"(?:[^"\\\\]|\\\\.)*"|-?[0-9][-+.0-9eE]*|[^-"0-9]+|[-"]')) AS t WITH OFFSET AS o
+              FROM UNNEST(
+                REGEXP_EXTRACT_ALL(`answer`, '"(?:[^"\\\\]|\\\\.)*"|-?[0-9][-+.0-9eE]*|[^-"0-9]+|[-"]')
+              ) AS t WITH OFFSET AS o
             ) AS tokens
           )
         ELSE `answer`

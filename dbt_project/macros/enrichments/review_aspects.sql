@@ -16,7 +16,7 @@
     "default": {"constant":"'dac3777666bd12ca9c6cb58ff2de93e4e7aa728d09adf812d9f2705619518262'"}
   },
   "bigquery": {
-    "default": {"constant":"'0d72c29a3afd413cef54517cbe63f3a9862e962942924f58ae811fe546b2fa62'"}
+    "default": {"constant":"'431fb0da0576d09b013251733c9c6c305e2f969ccee7bd1503307eada70f493a'"}
   },
   "spark": {
     "default": {"constant":"'fa467df9e36600489f5d52f875ff12c989d77bae7e44a81b38cb297a1c9a855f'"}
@@ -291,19 +291,19 @@ SELECT
   `request_hash`,
   `attempt`,
   `request_hash` AS `sent_hash`,
-  'sqlenrich.gemini' AS `model`,
+  'gemini-3.5-flash-lite' AS `model`,
   {{ facts_of('version') }} AS `version`,
   {{ facts_of('fingerprint') }} AS `fingerprint`,
   '{{ invocation_id }}' AS `run_id`,
   CURRENT_TIMESTAMP() AS `asked_at`,
-  TO_JSON_STRING((SELECT AS STRUCT answer.* EXCEPT (request_hash, attempt, prompt))) AS `raw`
-FROM AI.GENERATE_TEXT(
-  MODEL {{ sqlenrich.model_dataset("`sqlenrich`") }}.`gemini`,
-  (SELECT request_hash, attempt, prompt FROM {{ pending }}),
-  STRUCT(
-    '{"generation_config":{"response_mime_type":"application/json","response_schema":{"type":"OBJECT","properties":{"overall":{"type":"STRING","description":"The writer\'s verdict on the whole","enum":["positive","negative","mixed","neutral"]},"aspects":{"type":"ARRAY","description":"Every aspect that is judged, each once","items":{"type":"OBJECT","properties":{"aspect":{"type":"STRING","description":"What is judged","enum":["quality","durability","ease_of_use","design","size_fit","price","delivery","packaging","customer_service","other"]},"sentiment":{"type":"STRING","description":"How it is judged","enum":["positive","negative","mixed"]},"quote":{"type":"STRING","description":"Words that show it, copied exactly"}},"propertyOrdering":["aspect","sentiment","quote"],"required":["aspect","sentiment","quote"]},"maxItems":10}},"propertyOrdering":["overall","aspects"],"required":["overall","aspects"]},"thinking_config":{"thinking_level":"LOW"},"temperature":0,"max_output_tokens":2948}}' AS model_params
-  )
-) AS answer
+  TO_JSON_STRING(
+    AI.GENERATE(
+      prompt,
+      endpoint => 'gemini-3.5-flash-lite',
+      model_params => JSON '{"generation_config":{"response_mime_type":"application/json","response_schema":{"type":"OBJECT","properties":{"overall":{"type":"STRING","description":"The writer\'s verdict on the whole","enum":["positive","negative","mixed","neutral"]},"aspects":{"type":"ARRAY","description":"Every aspect that is judged, each once","items":{"type":"OBJECT","properties":{"aspect":{"type":"STRING","description":"What is judged","enum":["quality","durability","ease_of_use","design","size_fit","price","delivery","packaging","customer_service","other"]},"sentiment":{"type":"STRING","description":"How it is judged","enum":["positive","negative","mixed"]},"quote":{"type":"STRING","description":"Words that show it, copied exactly"}},"propertyOrdering":["aspect","sentiment","quote"],"required":["aspect","sentiment","quote"]},"maxItems":10}},"propertyOrdering":["overall","aspects"],"required":["overall","aspects"]},"thinking_config":{"thinking_level":"MINIMAL"},"max_output_tokens":1412}}'
+    )
+  ) AS `raw`
+FROM {{ pending }}
 {%- elif target.type == 'spark' -%}
 SELECT
   `request_hash`,
@@ -459,8 +459,7 @@ WITH answered AS (
               ELSE -CHAR_LENGTH(b)
             END
           END
-        )
-          > 250
+        ) > 250
         THEN NULL
       /* a number of more than 1000 characters */
       WHEN OCTET_LENGTH(`answer`) > 1000
@@ -718,8 +717,7 @@ WITH answered AS (
             WHEN d > 250 THEN d
             ELSE d + CASE WHEN CAST(b AS VARCHAR) IN ('[', '{') THEN 1 ELSE -1 END
           END
-        )
-          > 250
+        ) > 250
         THEN NULL
       /* a number of more than 1000 characters */
       WHEN LENGTH(answer) > 1000
@@ -837,8 +835,7 @@ WITH answered AS (
       WHEN doc_aspects_fault < '06' THEN SUBSTR(doc_aspects_fault, 4)
       WHEN ARRAY_SIZE(
           ARRAY_EXCEPT(OBJECT_KEYS(AS_OBJECT(doc)), ARRAY_CONSTRUCT('overall', 'aspects'))
-        )
-          > 0
+        ) > 0
         THEN 'EXTRA_FIELD the answer has a name that is not in the schema'
       WHEN TYPEOF(doc_overall) <> 'VARCHAR'
         THEN 'WRONG_TYPE overall is not string'
@@ -936,21 +933,21 @@ WITH answered AS (
     CASE
       /* deeper than 250 levels */
       WHEN LENGTH(`answer`) > 500
-        AND LENGTH(`answer`) - LENGTH(REPLACE(REPLACE(`answer`, '[', ''), '{', ''))
-          > 250
+        AND LENGTH(`answer`)
+          - LENGTH(REPLACE(REPLACE(`answer`, '[', ''), '{', '')) > 250
         AND (
           SELECT
             MAX(d)
           FROM (
             SELECT
-              SUM(CASE WHEN LEFT(b, 1) IN ('[', '{') THEN LENGTH(b) ELSE -LENGTH(b) END) OVER (ORDER BY o) AS d
+              SUM(CASE WHEN LEFT(b, 1) IN ('[', '{') THEN LENGTH(b) ELSE -LENGTH(b) END)
+                OVER (ORDER BY o) AS d
             FROM UNNEST(REGEXP_EXTRACT_ALL(
               REGEXP_REPLACE(`answer`, '"(?:[^"\\\\]|\\\\"|\\\\[^"])*"?|[^"\\[\\]{}]+', ''),
               '[\\[{]+|[\\]}]+'
             )) AS b WITH OFFSET AS o
           ) AS depths
-        )
-          > 250
+        ) > 250
         THEN NULL
       /* a number of more than 1000 characters */
       WHEN LENGTH(`answer`) > 1000
@@ -987,7 +984,9 @@ WITH answered AS (
                           REGEXP_REPLACE(t, '[0-9].*', '1.7976931348623157e308'),
                           t
                         ) AS put
-                      FROM UNNEST(REGEXP_EXTRACT_ALL(`answer`, '"(?:[^"\\\\]|\\\\.)*"|-?[0-9][-+.0-9eE]*|[^-"0-9]+|[-"]')) AS t WITH OFFSET AS o
+                      FROM UNNEST(
+                        REGEXP_EXTRACT_ALL(`answer`, '"(?:[^"\\\\]|\\\\.)*"|-?[0-9][-+.0-9eE]*|[^-"0-9]+|[-"]')
+                      ) AS t WITH OFFSET AS o
                     ) AS tokens
                   )
                 ELSE `answer`
@@ -1184,8 +1183,7 @@ WITH answered AS (
               ELSE -CHAR_LENGTH(b)
             END
           END
-        )
-          > 250
+        ) > 250
         THEN NULL
       /* a number of more than 1000 characters */
       WHEN OCTET_LENGTH(`answer`) > 1000
@@ -1389,8 +1387,8 @@ WITH answered AS (
     CASE
       /* deeper than 250 levels */
       WHEN LENGTH("answer") > 500
-        AND LENGTH("answer") - LENGTH(REPLACE(REPLACE("answer", '[', ''), '{', ''))
-          > 250
+        AND LENGTH("answer")
+          - LENGTH(REPLACE(REPLACE("answer", '[', ''), '{', '')) > 250
         AND LIST_REDUCE(
           LIST_CONCAT(
             [0],
@@ -1403,8 +1401,7 @@ WITH answered AS (
             )
           ),
           LAMBDA d, b : CASE WHEN d > 250 THEN d ELSE d + b END
-        )
-          > 250
+        ) > 250
         THEN NULL
       /* a number of more than 1000 characters */
       WHEN LENGTH("answer") > 1000
@@ -1478,8 +1475,7 @@ WITH answered AS (
             THEN '04 MISSING_FIELD aspects[].quote is missing'
           WHEN LEN(
               LIST_FILTER(JSON_KEYS(item), LAMBDA k : k NOT IN ('aspect', 'sentiment', 'quote'))
-            )
-              > 0
+            ) > 0
             THEN '05 EXTRA_FIELD aspects[] has a name that is not in the schema'
           WHEN JSON_TYPE(item) <> 'OBJECT'
             THEN '09 WRONG_TYPE aspects[] is not object'
@@ -1527,8 +1523,7 @@ WITH answered AS (
       WHEN "doc_aspects_fault" < '06' THEN SUBSTR("doc_aspects_fault", 4)
       WHEN LEN(
           LIST_FILTER(JSON_KEYS("doc"), LAMBDA k : k NOT IN ('overall', 'aspects'))
-        )
-          > 0
+        ) > 0
         THEN 'EXTRA_FIELD the answer has a name that is not in the schema'
       WHEN JSON_TYPE("doc_overall") <> 'VARCHAR'
         THEN 'WRONG_TYPE overall is not string'
@@ -1672,7 +1667,9 @@ WITH accepted AS (
                   REGEXP_REPLACE(t, '[0-9].*', '1.7976931348623157e308'),
                   t
                 ) AS put
-              FROM UNNEST(REGEXP_EXTRACT_ALL(`answer`, '"(?:[^"\\\\]|\\\\.)*"|-?[0-9][-+.0-9eE]*|[^-"0-9]+|[-"]')) AS t WITH OFFSET AS o
+              FROM UNNEST(
+                REGEXP_EXTRACT_ALL(`answer`, '"(?:[^"\\\\]|\\\\.)*"|-?[0-9][-+.0-9eE]*|[^-"0-9]+|[-"]')
+              ) AS t WITH OFFSET AS o
             ) AS tokens
           )
         ELSE `answer`

@@ -16,7 +16,7 @@
     "default": {"constant":"'7b271214de730ecd5c67189b02d42e763da211b297348ac54f742ed0cd23e695'"}
   },
   "bigquery": {
-    "default": {"constant":"'509753c96ff6a1d5d2d41b2150b9c614bc8771e83b7d2cf63865c07149194258'"}
+    "default": {"constant":"'6f9d05662fd578d8009f9b4b1af3e1cb39ce20e6b42dd311331b0a00f62a00fe'"}
   },
   "spark": {
     "default": {"constant":"'206078fa5f21534017d13df057c4189e8ef54070ff86b5b37f0d1035b953db2c'"}
@@ -307,19 +307,19 @@ SELECT
   `request_hash`,
   `attempt`,
   `request_hash` AS `sent_hash`,
-  'sqlenrich.gemini' AS `model`,
+  'gemini-3.5-flash-lite' AS `model`,
   {{ facts_of('version') }} AS `version`,
   {{ facts_of('fingerprint') }} AS `fingerprint`,
   '{{ invocation_id }}' AS `run_id`,
   CURRENT_TIMESTAMP() AS `asked_at`,
-  TO_JSON_STRING((SELECT AS STRUCT answer.* EXCEPT (request_hash, attempt, prompt))) AS `raw`
-FROM AI.GENERATE_TEXT(
-  MODEL {{ sqlenrich.model_dataset("`sqlenrich`") }}.`gemini`,
-  (SELECT request_hash, attempt, prompt FROM {{ pending }}),
-  STRUCT(
-    '{"generation_config":{"response_mime_type":"application/json","response_schema":{"type":"OBJECT","properties":{"intent":{"type":"STRING","description":"What the customer wants","enum":["how_to","bug","outage","billing","refund","account_access","cancellation","feature_request","complaint","other"]},"urgency":{"type":"INTEGER","description":"1 nothing to do, 5 emergency","minimum":1,"maximum":5},"product":{"type":"STRING","description":"Product concerned; leave out if none is named or clear","enum":["web_app","mobile_app","api","card_reader"]},"needs_human":{"type":"BOOLEAN","description":"Whether a person must act or decide"},"summary":{"type":"STRING","description":"One English sentence, at most 25 words"}},"propertyOrdering":["intent","urgency","product","needs_human","summary"],"required":["intent","urgency","needs_human","summary"]},"thinking_config":{"thinking_level":"LOW"},"temperature":0,"max_output_tokens":2298}}' AS model_params
-  )
-) AS answer
+  TO_JSON_STRING(
+    AI.GENERATE(
+      prompt,
+      endpoint => 'gemini-3.5-flash-lite',
+      model_params => JSON '{"generation_config":{"response_mime_type":"application/json","response_schema":{"type":"OBJECT","properties":{"intent":{"type":"STRING","description":"What the customer wants","enum":["how_to","bug","outage","billing","refund","account_access","cancellation","feature_request","complaint","other"]},"urgency":{"type":"INTEGER","description":"1 nothing to do, 5 emergency","minimum":1,"maximum":5},"product":{"type":"STRING","description":"Product concerned; leave out if none is named or clear","enum":["web_app","mobile_app","api","card_reader"]},"needs_human":{"type":"BOOLEAN","description":"Whether a person must act or decide"},"summary":{"type":"STRING","description":"One English sentence, at most 25 words"}},"propertyOrdering":["intent","urgency","product","needs_human","summary"],"required":["intent","urgency","needs_human","summary"]},"thinking_config":{"thinking_level":"MINIMAL"},"max_output_tokens":762}}'
+    )
+  ) AS `raw`
+FROM {{ pending }}
 {%- elif target.type == 'spark' -%}
 SELECT
   `request_hash`,
@@ -475,8 +475,7 @@ WITH answered AS (
               ELSE -CHAR_LENGTH(b)
             END
           END
-        )
-          > 250
+        ) > 250
         THEN NULL
       /* a number of more than 1000 characters */
       WHEN OCTET_LENGTH(`answer`) > 1000
@@ -722,8 +721,7 @@ WITH answered AS (
             WHEN d > 250 THEN d
             ELSE d + CASE WHEN CAST(b AS VARCHAR) IN ('[', '{') THEN 1 ELSE -1 END
           END
-        )
-          > 250
+        ) > 250
         THEN NULL
       /* a number of more than 1000 characters */
       WHEN LENGTH(answer) > 1000
@@ -805,8 +803,7 @@ WITH answered AS (
             OBJECT_KEYS(AS_OBJECT(doc)),
             ARRAY_CONSTRUCT('intent', 'urgency', 'product', 'needs_human', 'summary')
           )
-        )
-          > 0
+        ) > 0
         THEN 'EXTRA_FIELD the answer has a name that is not in the schema'
       WHEN TYPEOF(doc_intent) <> 'VARCHAR'
         THEN 'WRONG_TYPE intent is not string'
@@ -936,21 +933,21 @@ WITH answered AS (
     CASE
       /* deeper than 250 levels */
       WHEN LENGTH(`answer`) > 500
-        AND LENGTH(`answer`) - LENGTH(REPLACE(REPLACE(`answer`, '[', ''), '{', ''))
-          > 250
+        AND LENGTH(`answer`)
+          - LENGTH(REPLACE(REPLACE(`answer`, '[', ''), '{', '')) > 250
         AND (
           SELECT
             MAX(d)
           FROM (
             SELECT
-              SUM(CASE WHEN LEFT(b, 1) IN ('[', '{') THEN LENGTH(b) ELSE -LENGTH(b) END) OVER (ORDER BY o) AS d
+              SUM(CASE WHEN LEFT(b, 1) IN ('[', '{') THEN LENGTH(b) ELSE -LENGTH(b) END)
+                OVER (ORDER BY o) AS d
             FROM UNNEST(REGEXP_EXTRACT_ALL(
               REGEXP_REPLACE(`answer`, '"(?:[^"\\\\]|\\\\"|\\\\[^"])*"?|[^"\\[\\]{}]+', ''),
               '[\\[{]+|[\\]}]+'
             )) AS b WITH OFFSET AS o
           ) AS depths
-        )
-          > 250
+        ) > 250
         THEN NULL
       /* a number of more than 1000 characters */
       WHEN LENGTH(`answer`) > 1000
@@ -987,7 +984,9 @@ WITH answered AS (
                           REGEXP_REPLACE(t, '[0-9].*', '1.7976931348623157e308'),
                           t
                         ) AS put
-                      FROM UNNEST(REGEXP_EXTRACT_ALL(`answer`, '"(?:[^"\\\\]|\\\\.)*"|-?[0-9][-+.0-9eE]*|[^-"0-9]+|[-"]')) AS t WITH OFFSET AS o
+                      FROM UNNEST(
+                        REGEXP_EXTRACT_ALL(`answer`, '"(?:[^"\\\\]|\\\\.)*"|-?[0-9][-+.0-9eE]*|[^-"0-9]+|[-"]')
+                      ) AS t WITH OFFSET AS o
                     ) AS tokens
                   )
                 ELSE `answer`
@@ -1171,8 +1170,7 @@ WITH answered AS (
               ELSE -CHAR_LENGTH(b)
             END
           END
-        )
-          > 250
+        ) > 250
         THEN NULL
       /* a number of more than 1000 characters */
       WHEN OCTET_LENGTH(`answer`) > 1000
@@ -1364,8 +1362,8 @@ WITH answered AS (
     CASE
       /* deeper than 250 levels */
       WHEN LENGTH("answer") > 500
-        AND LENGTH("answer") - LENGTH(REPLACE(REPLACE("answer", '[', ''), '{', ''))
-          > 250
+        AND LENGTH("answer")
+          - LENGTH(REPLACE(REPLACE("answer", '[', ''), '{', '')) > 250
         AND LIST_REDUCE(
           LIST_CONCAT(
             [0],
@@ -1378,8 +1376,7 @@ WITH answered AS (
             )
           ),
           LAMBDA d, b : CASE WHEN d > 250 THEN d ELSE d + b END
-        )
-          > 250
+        ) > 250
         THEN NULL
       /* a number of more than 1000 characters */
       WHEN LENGTH("answer") > 1000
@@ -1466,8 +1463,7 @@ WITH answered AS (
             JSON_KEYS("doc"),
             LAMBDA k : k NOT IN ('intent', 'urgency', 'product', 'needs_human', 'summary')
           )
-        )
-          > 0
+        ) > 0
         THEN 'EXTRA_FIELD the answer has a name that is not in the schema'
       WHEN JSON_TYPE("doc_intent") <> 'VARCHAR'
         THEN 'WRONG_TYPE intent is not string'
@@ -1631,7 +1627,9 @@ WITH accepted AS (
                   REGEXP_REPLACE(t, '[0-9].*', '1.7976931348623157e308'),
                   t
                 ) AS put
-              FROM UNNEST(REGEXP_EXTRACT_ALL(`answer`, '"(?:[^"\\\\]|\\\\.)*"|-?[0-9][-+.0-9eE]*|[^-"0-9]+|[-"]')) AS t WITH OFFSET AS o
+              FROM UNNEST(
+                REGEXP_EXTRACT_ALL(`answer`, '"(?:[^"\\\\]|\\\\.)*"|-?[0-9][-+.0-9eE]*|[^-"0-9]+|[-"]')
+              ) AS t WITH OFFSET AS o
             ) AS tokens
           )
         ELSE `answer`
