@@ -126,6 +126,12 @@ class VendorFact:
     """The day on which the source was read, ``YYYY-MM-DD``."""
     seen_live: bool = False
     """Whether we saw it in an account of the vendor ourselves."""
+    settled_by: str = ""
+    """What would settle it, where no page of the vendor does."""
+
+
+PROBE = "`sqlenrich probe` on an account"
+"""What settles where an answer holds what."""
 
 
 @dataclass(frozen=True)
@@ -198,6 +204,9 @@ class Engine:
     count_tokens: Callable[[ModelCall], Sql] | None = None
     """The tokens of the text that a request sends, an integer over the column ``prompt``, counted without asking the
     model; NULL where it can't be. None: the engine has no function that counts."""
+    models: Callable[[], Sql] | None = None
+    """The statement that lists the vendor's models: the name, the stage, and behind them days of which the last is the
+    model's end. None: the warehouse tells of none."""
     scripting: Scripting | None = None
     """How a script asks in parts; None where it can't."""
     must_exist: Callable[[ModelCall], list[str]] = lambda _: []

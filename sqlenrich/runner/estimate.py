@@ -16,6 +16,7 @@ from sqlenrich.core.errors import ConfigError
 from sqlenrich.core.limits import PER_MINUTE
 from sqlenrich.core.result import Result
 from sqlenrich.plan.relations import RELATIONS
+from sqlenrich.runner.model_end import ModelEnd, model_end
 from sqlenrich.runner.options import (
     CapOptions,
     InputOptions,
@@ -72,6 +73,8 @@ class Estimate(Result):
     output: str = ""
     texts_per_call: int = 1
     """How many requests for a vector go with one call at most."""
+    model_end: str | None = None
+    """What the warehouse, or its vendor's pages, tell of the model's end."""
 
     def to_dict(self) -> dict[str, Any]:
         """Give the facts by name, as the JSON has them."""
@@ -110,6 +113,8 @@ class Estimate(Result):
             lines.append(("time", "unknown", why))
         else:
             lines.append(("time", _range(self.seconds_low, self.seconds_high, duration), f"{self.limit}"))
+        if self.model_end is not None:
+            lines.append(("model", "", self.model_end))
         if self.compiled:
             lines.append(("statements", f"{len(self.compiled)}", f"compiled, not run: {', '.join(self.compiled)}"))
         values = max(len(value) for _, value, _ in lines)
@@ -168,7 +173,7 @@ def estimate(
     )  # fmt: skip
     enrichment, config, caps = setup.enrichment, setup.config, setup.caps
     planned = _in_files if setup.output is None or is_paths(setup.output) else _on_warehouse
-    with planned(setup) as (choice, pending, shown, compiled):
+    with planned(setup) as (choice, pending, shown, compiled, end):
         rows, distinct, no_input, bad_prompt = (int(n or 0) for n in pending.requests.rows(queries.planned())[0])
         together = choice.texts_per_call
         asked, stopped_at = _capped_requests(pending.calls, caps, together)
@@ -208,6 +213,7 @@ def estimate(
         where=choice.where,
         output=shown,
         texts_per_call=together,
+        model_end=None if end is None else end.to_text(),
     )
 
 
@@ -226,6 +232,7 @@ class _Planned(NamedTuple):
     pending: PendingRequests
     output: str
     compiled: tuple[str, ...] = ()
+    end: ModelEnd | None = None
 
 
 @contextmanager
@@ -276,7 +283,9 @@ def _on_warehouse(setup: Setup) -> Iterator[_Planned]:
         requests = StatementRequests(backend, plan)
         compiled = requests.compile()
         shown = f"{backend.output}{'' if requests.found else ', which has none yet'}"
-        yield _Planned(choice, PendingRequests(requests, plan, enrichment, choice), shown, compiled)
+        asked = backend.engine, choice.resolved.name, backend.connection.rows
+        end = model_end(*asked) if choice.asks_in_sql else None
+        yield _Planned(choice, PendingRequests(requests, plan, enrichment, choice), shown, compiled, end)
 
 
 def _nothing_in(database: Path | None) -> str:

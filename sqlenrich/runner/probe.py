@@ -35,6 +35,7 @@ from sqlenrich.engines.shared.probes import (
 from sqlenrich.plan.model import output_of
 from sqlenrich.plan.request import ResolvedModel
 from sqlenrich.renderer.script import model_for
+from sqlenrich.runner.model_end import model_end
 from sqlenrich.runner.place import open_connection
 from sqlenrich.runner.probe_answers import SHOWS, Answer
 from sqlenrich.runner.probe_report import FactCheck, Finding, ProbeReport, compared, different, line_of, shortened
@@ -91,6 +92,7 @@ def probe(
         findings = [probing.statement(each) for each in statements(words)]
         findings += probing.json_texts()
         findings += probing.compiled(schema or default)
+        findings += probing.model_end()
         if asks:
             for request in requests(words):
                 findings += probing.request(request)
@@ -182,6 +184,14 @@ class _Probe:
         """Give why the warehouse does not compile a statement, or None."""
         sql = print_sql(self.engine, tree)
         return self._answered(lambda: self.connection.check(sql))
+
+    def model_end(self) -> list[Finding]:
+        """Compare the day on which the model may end with today."""
+        known = model_end(self.engine, self.model, self.connection.rows)
+        if known is None:
+            return []
+        fact, result = self.engine.facts[known.fact], FactCheck.DIFFERENT if known.has_ended else FactCheck.SAME
+        return [Finding(known.fact, f"{self.model} is served", known.to_text(), result, fact.source, fact.read_on)]
 
     def request(self, request: Request) -> list[Finding]:
         """Ask the model once, and look where its answer holds what."""

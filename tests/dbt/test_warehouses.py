@@ -22,7 +22,7 @@ NOW = {
 }
 MODELS = {
     "snowflake": "llama3.3-70b",
-    "bigquery": "sqlenrich.gemini",
+    "bigquery": "gemini-3.5-flash-lite",
     "databricks": "system.ai.meta-llama-3-3-70b-instruct",
 }
 """The models that the written files ask."""

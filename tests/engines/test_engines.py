@@ -48,6 +48,7 @@ DIALECT = {name: get_engine(name).dialect for name in INSTALLED}
 ALL = [pytest.param(name, marks=DIALECTS[DIALECT[name]]) for name in INSTALLED if DIALECT[name] in DIALECTS]
 EXECUTED = [param for param in ALL if param.values != ("snowflake",)]
 MODEL = "sqlenrich.gemini"
+"""A remote model of BigQuery."""
 
 each_template = pytest.mark.parametrize("template", TEMPLATES)
 each_engine = pytest.mark.parametrize("engine", ALL)
@@ -252,8 +253,8 @@ def test_spark_parses_every_script(engine: str, template: str) -> None:
 
 @pytest.mark.zetasql
 @each_template
-@pytest.mark.parametrize("function", ["AI.GENERATE_TEXT", "AI.GENERATE"])
-def test_googles_analyzer_takes_every_script(function: str, template: str) -> None:
+@pytest.mark.parametrize("model", [MODEL, None])
+def test_googles_analyzer_takes_every_script(model: str | None, template: str) -> None:
     from tests.standins.googlesql import googlesql
 
     sql = se.render(
@@ -261,7 +262,7 @@ def test_googles_analyzer_takes_every_script(function: str, template: str) -> No
         engine="bigquery",
         relations={"source": "source"},
         config=Config(),
-        options={"function": function},
+        model=model,
         preflight=False,
     )
     columns = dict.fromkeys(source_columns(template), "STRING")
@@ -285,7 +286,7 @@ SAFE_PARSES = {
 CALLS = {
     "databricks": "ai_query(",
     "snowflake": "AI_COMPLETE(",
-    "bigquery": "FROM AI.GENERATE_TEXT(",
+    "bigquery": "AI.GENERATE(",
     "spark": "ai_query(",
     "duckdb": None,
 }

@@ -27,7 +27,7 @@ NAMES = {
 def cell(value: object) -> str:
     """A value as a cell of a table."""
     text = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False, default=sorted)
-    return "–" if value is None else "`" + text.replace("|", "\\|") + "`"
+    return "–" if value is None else "`" + text.replace("|", "\\|").replace("\n", "\\n").replace("\t", "\\t") + "`"
 
 
 def lists() -> str:
@@ -43,11 +43,15 @@ def lists() -> str:
         facts = dict(get_engine(engine).facts)
         if (vectors := get_engine(engine).embedding) is not None:
             facts |= {f"embedding: {name}": fact for name, fact in vectors.facts.items()}
+        unsettled = []
         for name, fact in facts.items():
             words = re.sub(r"_", " ", name)
+            unsettled += [f"| {words} | {fact.settled_by} |"] if fact.settled_by else []
             seen = "yes" if fact.seen_live else "no"
             source = fact.source.replace("|", "\\|")
             lines.append(f"| {words} | {cell(fact.value)} | {source} | {fact.read_on} | {seen} |")
+        if unsettled:
+            lines += ["", "### Not settled", "", "| fact | what would settle it |", "| --- | --- |", *unsettled]
         lines.append("")
     return "\n".join(lines)
 

@@ -48,7 +48,8 @@ def rendered(template: str, engine: str, *, preflight: bool = True) -> str:
     written = se.loads(ARTICLE, name=VECTOR) if name == VECTOR else se.load(name)
     enrichment = replace(written, feedback=variant == "retry", limit=limit)
     retry, quality = variant == "retry", variant == "quality"
-    sql = se.render(enrichment, engine, config=Config(), retry=retry, quality=quality, preflight=preflight)
+    model = "sqlenrich.gemini" if (engine, variant) == ("bigquery", "truncate") else None  # through AI.GENERATE_TEXT
+    sql = se.render(enrichment, engine, config=Config(), model=model, retry=retry, quality=quality, preflight=preflight)
     return re.sub(r"(?m)^(-- .*; made by sqlenrich) \S+$", r"\1", sql, count=1)
 
 

@@ -568,8 +568,8 @@ def test_the_command(tmp_path: Path, counter: Counter) -> None:
     assert (facts["tokens_in"]["sampled"], facts["calls"], facts["seconds"]) == (3, 10, {"low": 275.51, "high": None})
     assert list(facts) == [
         "name", "model", "rows", "not_asked", "distinct_requests", "cached", "calls", "tokens_in", "tokens_out",
-        "cost_unknown", "currency", "prices_as_of", "limit", "compiled", "pending", "stopped_at", "endpoint", "cost",
-        "seconds",
+        "cost_unknown", "currency", "prices_as_of", "limit", "compiled", "pending", "stopped_at", "model_end",
+        "endpoint", "cost", "seconds",
     ]  # fmt: skip
 
 

@@ -23,7 +23,7 @@ from tests.support.warehouses import SECRET, Standin
 CALLS = {"snowflake": 6, "bigquery": 6, "databricks": 5}
 MODELS = {
     "snowflake": "llama3.3-70b",
-    "bigquery": "sqlenrich.gemini",
+    "bigquery": "gemini-3.5-flash-lite",
     "databricks": "system.ai.meta-llama-3-3-70b-instruct",
 }
 NOT_SEEN = {
@@ -40,7 +40,7 @@ NOT_SEEN = {
 }
 NOT_PROBED = {
     "snowflake": {"privileges", "model_role", "count_tokens", "functions"},
-    "bigquery": {"body_fields", "thinking", "count_tokens", "functions", "ends", "endpoint", "no_sampling"},
+    "bigquery": {"body_fields", "thinking", "count_tokens", "functions", "no_sampling", "struct_fields"},
     "databricks": {"legacy_endpoints", "column_names", "runtime", "functions", "signal"},
 }
 SHOWN = {
@@ -50,6 +50,7 @@ SHOWN = {
         "response 2: plain answer": "at value.choices[0].messages",
         "finish_by_error: cut answer": "length",
         "call_error 1: failed call": "at error",
+        "models": "llama3.3-70b is GA (told by the warehouse)",
     },
     "bigquery": {
         "max_tokens": "1024 tokens",
@@ -58,6 +59,7 @@ SHOWN = {
         "finish_words: cut answer": "length",
         "call_error 1: plain answer": "an empty text",
         "call_error 1: failed call": "at status",
+        "ends": "gemini-3.5-flash-lite may end on 2027-07-21 (as of 2026-11-25)",
         "request_types": '["SHARED", "DEDICATED", "UNSPECIFIED"] compiles',
     },
     "databricks": {

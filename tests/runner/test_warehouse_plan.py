@@ -17,6 +17,11 @@ from tests.support.warehouses import SECRET, Standin
 
 COUNTERS = {"snowflake": "AI_COUNT_TOKENS", "bigquery": "AI.COUNT_TOKENS", "databricks": None}
 """The function that counts tokens, where a warehouse has one."""
+ENDS = {
+    "snowflake": "llama3.3-70b is GA (told by the warehouse)",
+    "bigquery": "gemini-3.5-flash-lite may end on 2027-07-21 (as of 2026-11-25)",
+    "databricks": None,
+}
 STEPS = ["prompts", "responses", "checked", "enriched", "quarantine"]
 
 
@@ -41,6 +46,7 @@ def test_a_plan_writes_nothing_and_counts_as_the_run_does(place: Standin, tmp_pa
     assert (first.tokens_out.total_low, first.tokens_out.total_high) == (7 * REQUESTS, 20 * REQUESTS)
     assert first.cost_high == pytest.approx((first.tokens_in.total + 20 * REQUESTS) * 1000 / 1e6)
     assert first.seconds_low is None
+    assert first.model_end == ENDS[place.engine]
     shown = first.to_text()
     assert "which has none yet" in shown
     assert SECRET not in shown

@@ -16,7 +16,7 @@
     "default": {"constant":"'980c2734b8ede73cdeaec63fea1418fd599151e8e3f6a7d7cffb74f79ceaf871'"}
   },
   "bigquery": {
-    "default": {"constant":"'534619c4687655f141bc8ff513c6d417449aac19cffbbead12a3a3df66e6e180'"}
+    "default": {"constant":"'3390f085803deb19054d852da9d9f9c6688622206292db4e759be2fb2baf03de'"}
   },
   "spark": {
     "default": {"constant":"'fc034450353df447c0487d8c9e2e2b2bf11794039267aedf47f1513fed91656f'"}
@@ -352,19 +352,19 @@ SELECT
   `request_hash`,
   `attempt`,
   `request_hash` AS `sent_hash`,
-  'sqlenrich.gemini' AS `model`,
+  'gemini-3.5-flash-lite' AS `model`,
   {{ facts_of('version') }} AS `version`,
   {{ facts_of('fingerprint') }} AS `fingerprint`,
   '{{ invocation_id }}' AS `run_id`,
   CURRENT_TIMESTAMP() AS `asked_at`,
-  TO_JSON_STRING((SELECT AS STRUCT answer.* EXCEPT (request_hash, attempt, prompt))) AS `raw`
-FROM AI.GENERATE_TEXT(
-  MODEL {{ sqlenrich.model_dataset("`sqlenrich`") }}.`gemini`,
-  (SELECT request_hash, attempt, prompt FROM {{ pending }}),
-  STRUCT(
-    '{"generation_config":{"response_mime_type":"application/json","response_schema":{"type":"OBJECT","properties":{"summary":{"type":"STRING","description":"English, at most 60 words"},"outcome":{"type":"STRING","description":"How the call ended","enum":["resolved","follow_up","escalated","unresolved","cancelled","no_contact","other"]},"action_items":{"type":"ARRAY","description":"Agreed steps after the call","items":{"type":"OBJECT","properties":{"who":{"type":"STRING","description":"Who does it","enum":["agent","customer","other_team","third_party"]},"what":{"type":"STRING","description":"English, at most 20 words, with any deadline"}},"propertyOrdering":["who","what"],"required":["who","what"]},"maxItems":8}},"propertyOrdering":["summary","outcome","action_items"],"required":["summary","outcome","action_items"]},"thinking_config":{"thinking_level":"LOW"},"temperature":0,"max_output_tokens":2948}}' AS model_params
-  )
-) AS answer
+  TO_JSON_STRING(
+    AI.GENERATE(
+      prompt,
+      endpoint => 'gemini-3.5-flash-lite',
+      model_params => JSON '{"generation_config":{"response_mime_type":"application/json","response_schema":{"type":"OBJECT","properties":{"summary":{"type":"STRING","description":"English, at most 60 words"},"outcome":{"type":"STRING","description":"How the call ended","enum":["resolved","follow_up","escalated","unresolved","cancelled","no_contact","other"]},"action_items":{"type":"ARRAY","description":"Agreed steps after the call","items":{"type":"OBJECT","properties":{"who":{"type":"STRING","description":"Who does it","enum":["agent","customer","other_team","third_party"]},"what":{"type":"STRING","description":"English, at most 20 words, with any deadline"}},"propertyOrdering":["who","what"],"required":["who","what"]},"maxItems":8}},"propertyOrdering":["summary","outcome","action_items"],"required":["summary","outcome","action_items"]},"thinking_config":{"thinking_level":"MINIMAL"},"max_output_tokens":1412}}'
+    )
+  ) AS `raw`
+FROM {{ pending }}
 {%- elif target.type == 'spark' -%}
 SELECT
   `request_hash`,

@@ -16,7 +16,7 @@
     "default": {"constant":"'e99f073bb6e8b557be906f4e3250199e377c0bc351d11552ec80e67642fef31f'"}
   },
   "bigquery": {
-    "default": {"constant":"'4e93c9f5ebf2ab7547b30e449769c865ffcd38bdcac087c7e8f0f2812b5e0e0d'"}
+    "default": {"constant":"'eeb58f91b703c8687eed9d3b51808395b472c1541fa76f2ccc584683f335aa3c'"}
   },
   "spark": {
     "default": {"constant":"'018baba5b552ae8dce656ebc4a9267e48897cb7fb82cd0086bf77d0e09a3cd91'"}
@@ -335,19 +335,19 @@ SELECT
   `request_hash`,
   `attempt`,
   `request_hash` AS `sent_hash`,
-  'sqlenrich.gemini' AS `model`,
+  'gemini-3.5-flash-lite' AS `model`,
   {{ facts_of('version') }} AS `version`,
   {{ facts_of('fingerprint') }} AS `fingerprint`,
   '{{ invocation_id }}' AS `run_id`,
   CURRENT_TIMESTAMP() AS `asked_at`,
-  TO_JSON_STRING((SELECT AS STRUCT answer.* EXCEPT (request_hash, attempt, prompt))) AS `raw`
-FROM AI.GENERATE_TEXT(
-  MODEL {{ sqlenrich.model_dataset("`sqlenrich`") }}.`gemini`,
-  (SELECT request_hash, attempt, prompt FROM {{ pending }}),
-  STRUCT(
-    '{"generation_config":{"response_mime_type":"application/json","response_schema":{"type":"OBJECT","properties":{"label":{"type":"STRING","description":"The one label that fits best","enum":["bug","feature_request","delivery","billing","praise","other"]},"quote":{"type":"STRING","description":"Words of the text that decide the label, copied exactly"}},"propertyOrdering":["label","quote"],"required":["label","quote"]},"thinking_config":{"thinking_level":"LOW"},"temperature":0,"max_output_tokens":2248}}' AS model_params
-  )
-) AS answer
+  TO_JSON_STRING(
+    AI.GENERATE(
+      prompt,
+      endpoint => 'gemini-3.5-flash-lite',
+      model_params => JSON '{"generation_config":{"response_mime_type":"application/json","response_schema":{"type":"OBJECT","properties":{"label":{"type":"STRING","description":"The one label that fits best","enum":["bug","feature_request","delivery","billing","praise","other"]},"quote":{"type":"STRING","description":"Words of the text that decide the label, copied exactly"}},"propertyOrdering":["label","quote"],"required":["label","quote"]},"thinking_config":{"thinking_level":"MINIMAL"},"max_output_tokens":712}}'
+    )
+  ) AS `raw`
+FROM {{ pending }}
 {%- elif target.type == 'spark' -%}
 SELECT
   `request_hash`,

@@ -16,7 +16,7 @@
     "default": {"constant":"'2ec239424247ed4ba1ee04dcfbe855dfb7be61fc9e44b1828f1e4ab43e2d2ae3'"}
   },
   "bigquery": {
-    "default": {"constant":"'355f6e499f575b7766cbc419d0922b08dca7c7c7ba71f1f361559d72330e3472'"}
+    "default": {"constant":"'a70b776e4776e2ead1d7c8c780e8bab81f0660252cbf2fb8031ce3105b89c716'"}
   },
   "spark": {
     "default": {"constant":"'892648a3f9d7ec186a8025cf205872626c26b6ca28b38e8615e935b43437ad28'"}
@@ -376,19 +376,19 @@ SELECT
   `request_hash`,
   `attempt`,
   `request_hash` AS `sent_hash`,
-  'sqlenrich.gemini' AS `model`,
+  'gemini-3.5-flash-lite' AS `model`,
   {{ facts_of('version') }} AS `version`,
   {{ facts_of('fingerprint') }} AS `fingerprint`,
   '{{ invocation_id }}' AS `run_id`,
   CURRENT_TIMESTAMP() AS `asked_at`,
-  TO_JSON_STRING((SELECT AS STRUCT answer.* EXCEPT (request_hash, attempt, prompt))) AS `raw`
-FROM AI.GENERATE_TEXT(
-  MODEL {{ sqlenrich.model_dataset("`sqlenrich`") }}.`gemini`,
-  (SELECT request_hash, attempt, prompt FROM {{ pending }}),
-  STRUCT(
-    '{"generation_config":{"response_mime_type":"application/json","response_schema":{"type":"OBJECT","properties":{"industry":{"type":"STRING","description":"By what it sells","enum":["software","it_services","financial_services","insurance","healthcare","pharma_biotech","manufacturing","construction","real_estate","retail","wholesale","food_beverage","hospitality_travel","transport_logistics","energy_utilities","agriculture","telecom","media_marketing","education","professional_services","personal_services","public_nonprofit","other","unknown"]},"b2b":{"type":"BOOLEAN","description":"Whether it sells mainly to organisations"},"what_they_do":{"type":"STRING","description":"English, at most 12 words"}},"propertyOrdering":["industry","b2b","what_they_do"],"required":["industry","b2b","what_they_do"]},"thinking_config":{"thinking_level":"LOW"},"temperature":0,"max_output_tokens":2198}}' AS model_params
-  )
-) AS answer
+  TO_JSON_STRING(
+    AI.GENERATE(
+      prompt,
+      endpoint => 'gemini-3.5-flash-lite',
+      model_params => JSON '{"generation_config":{"response_mime_type":"application/json","response_schema":{"type":"OBJECT","properties":{"industry":{"type":"STRING","description":"By what it sells","enum":["software","it_services","financial_services","insurance","healthcare","pharma_biotech","manufacturing","construction","real_estate","retail","wholesale","food_beverage","hospitality_travel","transport_logistics","energy_utilities","agriculture","telecom","media_marketing","education","professional_services","personal_services","public_nonprofit","other","unknown"]},"b2b":{"type":"BOOLEAN","description":"Whether it sells mainly to organisations"},"what_they_do":{"type":"STRING","description":"English, at most 12 words"}},"propertyOrdering":["industry","b2b","what_they_do"],"required":["industry","b2b","what_they_do"]},"thinking_config":{"thinking_level":"MINIMAL"},"max_output_tokens":662}}'
+    )
+  ) AS `raw`
+FROM {{ pending }}
 {%- elif target.type == 'spark' -%}
 SELECT
   `request_hash`,

@@ -16,7 +16,7 @@
     "default": {"constant":"'6f7b29d328c7d405a0cbb374914be92300db674bbcc8c26ae7f549b4cc2ffe9d'"}
   },
   "bigquery": {
-    "default": {"constant":"'b812e944d760ee4a896eeedfacb39adde779846b64b7d41dd93927e4331066bb'"}
+    "default": {"constant":"'b421356e43c9087c7bec10b462028537b429db04d2f5c202b096b82050eb09a2'"}
   },
   "spark": {
     "default": {"constant":"'78629a83fd837fb5e184cbd247b2d2cf7ad9397821df91143542ad51f4425f54'"}
@@ -357,19 +357,19 @@ SELECT
   `request_hash`,
   `attempt`,
   `request_hash` AS `sent_hash`,
-  'sqlenrich.gemini' AS `model`,
+  'gemini-3.5-flash-lite' AS `model`,
   {{ facts_of('version') }} AS `version`,
   {{ facts_of('fingerprint') }} AS `fingerprint`,
   '{{ invocation_id }}' AS `run_id`,
   CURRENT_TIMESTAMP() AS `asked_at`,
-  TO_JSON_STRING((SELECT AS STRUCT answer.* EXCEPT (request_hash, attempt, prompt))) AS `raw`
-FROM AI.GENERATE_TEXT(
-  MODEL {{ sqlenrich.model_dataset("`sqlenrich`") }}.`gemini`,
-  (SELECT request_hash, attempt, prompt FROM {{ pending }}),
-  STRUCT(
-    '{"generation_config":{"response_mime_type":"application/json","response_schema":{"type":"OBJECT","properties":{"function":{"type":"STRING","description":"Field of work","enum":["engineering","data","it","product","design","marketing","sales","customer_service","finance","hr","legal","operations","healthcare","education","research","administration","general_management","other","unknown"]},"seniority":{"type":"STRING","description":"Level in the organisation","enum":["trainee","junior","mid","senior","lead","manager","director","vp","executive","unknown"]}},"propertyOrdering":["function","seniority"],"required":["function","seniority"]},"thinking_config":{"thinking_level":"LOW"},"temperature":0,"max_output_tokens":2108}}' AS model_params
-  )
-) AS answer
+  TO_JSON_STRING(
+    AI.GENERATE(
+      prompt,
+      endpoint => 'gemini-3.5-flash-lite',
+      model_params => JSON '{"generation_config":{"response_mime_type":"application/json","response_schema":{"type":"OBJECT","properties":{"function":{"type":"STRING","description":"Field of work","enum":["engineering","data","it","product","design","marketing","sales","customer_service","finance","hr","legal","operations","healthcare","education","research","administration","general_management","other","unknown"]},"seniority":{"type":"STRING","description":"Level in the organisation","enum":["trainee","junior","mid","senior","lead","manager","director","vp","executive","unknown"]}},"propertyOrdering":["function","seniority"],"required":["function","seniority"]},"thinking_config":{"thinking_level":"MINIMAL"},"max_output_tokens":572}}'
+    )
+  ) AS `raw`
+FROM {{ pending }}
 {%- elif target.type == 'spark' -%}
 SELECT
   `request_hash`,

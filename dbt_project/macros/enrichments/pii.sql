@@ -16,7 +16,7 @@
     "default": {"constant":"'9e050aba6b933efa08e60e45f887e1379562c606775eaabf7702f076dc88cc57'"}
   },
   "bigquery": {
-    "default": {"constant":"'5c15b661c1b69a84b9851c28b644e945a2ce5657d88c41af38ad0fb44352fb1b'"}
+    "default": {"constant":"'25f0be3f0eeb6710687bf82120cd989ded734aa6d496874241d3246fdd96652d'"}
   },
   "spark": {
     "default": {"constant":"'cc5057411a829771d123794bf17965aeda709786ea84e26547f1a1404a3e9c71'"}
@@ -344,19 +344,19 @@ SELECT
   `request_hash`,
   `attempt`,
   `request_hash` AS `sent_hash`,
-  'sqlenrich.gemini' AS `model`,
+  'gemini-3.5-flash-lite' AS `model`,
   {{ facts_of('version') }} AS `version`,
   {{ facts_of('fingerprint') }} AS `fingerprint`,
   '{{ invocation_id }}' AS `run_id`,
   CURRENT_TIMESTAMP() AS `asked_at`,
-  TO_JSON_STRING((SELECT AS STRUCT answer.* EXCEPT (request_hash, attempt, prompt))) AS `raw`
-FROM AI.GENERATE_TEXT(
-  MODEL {{ sqlenrich.model_dataset("`sqlenrich`") }}.`gemini`,
-  (SELECT request_hash, attempt, prompt FROM {{ pending }}),
-  STRUCT(
-    '{"generation_config":{"response_mime_type":"application/json","response_schema":{"type":"OBJECT","properties":{"has_pii":{"type":"BOOLEAN","description":"Whether entities holds anything"},"entities":{"type":"ARRAY","description":"Every piece of personal data, in order","items":{"type":"OBJECT","properties":{"type":{"type":"STRING","description":"Kind of data","enum":["person_name","email","phone","postal_address","date_of_birth","national_id","bank_account","payment_card","ip_address","username","other"]},"text":{"type":"STRING","description":"Copied exactly from the text"}},"propertyOrdering":["type","text"],"required":["type","text"]},"maxItems":50}},"propertyOrdering":["has_pii","entities"],"required":["has_pii","entities"]},"thinking_config":{"thinking_level":"LOW"},"temperature":0,"max_output_tokens":4048}}' AS model_params
-  )
-) AS answer
+  TO_JSON_STRING(
+    AI.GENERATE(
+      prompt,
+      endpoint => 'gemini-3.5-flash-lite',
+      model_params => JSON '{"generation_config":{"response_mime_type":"application/json","response_schema":{"type":"OBJECT","properties":{"has_pii":{"type":"BOOLEAN","description":"Whether entities holds anything"},"entities":{"type":"ARRAY","description":"Every piece of personal data, in order","items":{"type":"OBJECT","properties":{"type":{"type":"STRING","description":"Kind of data","enum":["person_name","email","phone","postal_address","date_of_birth","national_id","bank_account","payment_card","ip_address","username","other"]},"text":{"type":"STRING","description":"Copied exactly from the text"}},"propertyOrdering":["type","text"],"required":["type","text"]},"maxItems":50}},"propertyOrdering":["has_pii","entities"],"required":["has_pii","entities"]},"thinking_config":{"thinking_level":"MINIMAL"},"max_output_tokens":2512}}'
+    )
+  ) AS `raw`
+FROM {{ pending }}
 {%- elif target.type == 'spark' -%}
 SELECT
   `request_hash`,

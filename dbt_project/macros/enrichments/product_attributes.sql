@@ -16,7 +16,7 @@
     "default": {"constant":"'eb42f1b75494fb48810ae8dd0233fa000cffab3db04bdba670fab8773c2ae1bc'"}
   },
   "bigquery": {
-    "default": {"constant":"'4639ce1a722e86d40113f193ca4851eb10c7bc4f78a33f6e283b426386fa17c3'"}
+    "default": {"constant":"'b329cc9650beeac5afad97d9f3c241528afacd3c3085de6d41428fad91ffa123'"}
   },
   "spark": {
     "default": {"constant":"'17e41caa757ac65c0a8d73a49fe9e1e3f6d80aeabe89231534e9fd701618b37f'"}
@@ -357,19 +357,19 @@ SELECT
   `request_hash`,
   `attempt`,
   `request_hash` AS `sent_hash`,
-  'sqlenrich.gemini' AS `model`,
+  'gemini-3.5-flash-lite' AS `model`,
   {{ facts_of('version') }} AS `version`,
   {{ facts_of('fingerprint') }} AS `fingerprint`,
   '{{ invocation_id }}' AS `run_id`,
   CURRENT_TIMESTAMP() AS `asked_at`,
-  TO_JSON_STRING((SELECT AS STRUCT answer.* EXCEPT (request_hash, attempt, prompt))) AS `raw`
-FROM AI.GENERATE_TEXT(
-  MODEL {{ sqlenrich.model_dataset("`sqlenrich`") }}.`gemini`,
-  (SELECT request_hash, attempt, prompt FROM {{ pending }}),
-  STRUCT(
-    '{"generation_config":{"response_mime_type":"application/json","response_schema":{"type":"OBJECT","properties":{"brand":{"type":"STRING","description":"Maker\'s brand as usually written"},"category":{"type":"STRING","description":"What the product itself is","enum":["clothing","shoes","bags_accessories","electronics","home_kitchen","furniture","beauty_health","food_drink","toys_games","sports_outdoors","tools_garden","books_media","pets","other"]},"color":{"type":"STRING","description":"Main color","enum":["black","white","grey","silver","gold","beige","brown","red","pink","purple","blue","green","yellow","orange","multicolor","transparent","other"]},"material":{"type":"STRING","description":"Main material, English, lower case"},"size":{"type":"STRING","description":"Size as written"},"pack_count":{"type":"INTEGER","description":"Equal pieces sold together","minimum":1,"maximum":10000},"attributes":{"type":"ARRAY","description":"Further stated facts","items":{"type":"OBJECT","properties":{"name":{"type":"STRING","description":"English, snake_case"},"value":{"type":"STRING","description":"As stated, with its unit"}},"propertyOrdering":["name","value"],"required":["name","value"]},"maxItems":12}},"propertyOrdering":["brand","category","color","material","size","pack_count","attributes"],"required":["category","attributes"]},"thinking_config":{"thinking_level":"LOW"},"temperature":0,"max_output_tokens":2748}}' AS model_params
-  )
-) AS answer
+  TO_JSON_STRING(
+    AI.GENERATE(
+      prompt,
+      endpoint => 'gemini-3.5-flash-lite',
+      model_params => JSON '{"generation_config":{"response_mime_type":"application/json","response_schema":{"type":"OBJECT","properties":{"brand":{"type":"STRING","description":"Maker\'s brand as usually written"},"category":{"type":"STRING","description":"What the product itself is","enum":["clothing","shoes","bags_accessories","electronics","home_kitchen","furniture","beauty_health","food_drink","toys_games","sports_outdoors","tools_garden","books_media","pets","other"]},"color":{"type":"STRING","description":"Main color","enum":["black","white","grey","silver","gold","beige","brown","red","pink","purple","blue","green","yellow","orange","multicolor","transparent","other"]},"material":{"type":"STRING","description":"Main material, English, lower case"},"size":{"type":"STRING","description":"Size as written"},"pack_count":{"type":"INTEGER","description":"Equal pieces sold together","minimum":1,"maximum":10000},"attributes":{"type":"ARRAY","description":"Further stated facts","items":{"type":"OBJECT","properties":{"name":{"type":"STRING","description":"English, snake_case"},"value":{"type":"STRING","description":"As stated, with its unit"}},"propertyOrdering":["name","value"],"required":["name","value"]},"maxItems":12}},"propertyOrdering":["brand","category","color","material","size","pack_count","attributes"],"required":["category","attributes"]},"thinking_config":{"thinking_level":"MINIMAL"},"max_output_tokens":1212}}'
+    )
+  ) AS `raw`
+FROM {{ pending }}
 {%- elif target.type == 'spark' -%}
 SELECT
   `request_hash`,

@@ -16,7 +16,7 @@
     "default": {"constant":"'e60647d23220c04f782929b827dbfe83ff94d8cc4b4534138749a67f628f3b28'"}
   },
   "bigquery": {
-    "default": {"constant":"'7e2a61903cf6cd22c34c2fe11742bb5bef681d92f0b83936426301dd3244fb11'"}
+    "default": {"constant":"'8d6dfb2aaa8480f3e26ff13a3f9d44027ab5d4cc0a3d3cf30adf12067a7e96ef'"}
   },
   "spark": {
     "default": {"constant":"'212b010d58124a1a0ca97ac285d2e291ad3c5408eea0c153c3591a0ceed59ba9'"}
@@ -532,19 +532,19 @@ SELECT
   `request_hash`,
   `attempt`,
   `request_hash` AS `sent_hash`,
-  'sqlenrich.gemini' AS `model`,
+  'gemini-3.5-flash-lite' AS `model`,
   {{ facts_of('version') }} AS `version`,
   {{ facts_of('fingerprint') }} AS `fingerprint`,
   '{{ invocation_id }}' AS `run_id`,
   CURRENT_TIMESTAMP() AS `asked_at`,
-  TO_JSON_STRING((SELECT AS STRUCT answer.* EXCEPT (request_hash, attempt, prompt))) AS `raw`
-FROM AI.GENERATE_TEXT(
-  MODEL {{ sqlenrich.model_dataset("`sqlenrich`") }}.`gemini`,
-  (SELECT request_hash, attempt, prompt FROM {{ pending }}),
-  STRUCT(
-    '{"generation_config":{"response_mime_type":"application/json","response_schema":{"type":"OBJECT","properties":{"same":{"type":"BOOLEAN","description":"Whether both are the same"},"deciding_fields":{"type":"ARRAY","description":"Fields that settle it","items":{"type":"STRING","enum":["name","address","phone","website"]},"maxItems":4},"reason":{"type":"STRING","description":"English, at most 20 words"}},"propertyOrdering":["same","deciding_fields","reason"],"required":["same","deciding_fields","reason"]},"thinking_config":{"thinking_level":"LOW"},"temperature":0,"max_output_tokens":2198}}' AS model_params
-  )
-) AS answer
+  TO_JSON_STRING(
+    AI.GENERATE(
+      prompt,
+      endpoint => 'gemini-3.5-flash-lite',
+      model_params => JSON '{"generation_config":{"response_mime_type":"application/json","response_schema":{"type":"OBJECT","properties":{"same":{"type":"BOOLEAN","description":"Whether both are the same"},"deciding_fields":{"type":"ARRAY","description":"Fields that settle it","items":{"type":"STRING","enum":["name","address","phone","website"]},"maxItems":4},"reason":{"type":"STRING","description":"English, at most 20 words"}},"propertyOrdering":["same","deciding_fields","reason"],"required":["same","deciding_fields","reason"]},"thinking_config":{"thinking_level":"MINIMAL"},"max_output_tokens":662}}'
+    )
+  ) AS `raw`
+FROM {{ pending }}
 {%- elif target.type == 'spark' -%}
 SELECT
   `request_hash`,

@@ -16,7 +16,7 @@
     "default": {"constant":"'7b271214de730ecd5c67189b02d42e763da211b297348ac54f742ed0cd23e695'"}
   },
   "bigquery": {
-    "default": {"constant":"'509753c96ff6a1d5d2d41b2150b9c614bc8771e83b7d2cf63865c07149194258'"}
+    "default": {"constant":"'6f9d05662fd578d8009f9b4b1af3e1cb39ce20e6b42dd311331b0a00f62a00fe'"}
   },
   "spark": {
     "default": {"constant":"'206078fa5f21534017d13df057c4189e8ef54070ff86b5b37f0d1035b953db2c'"}
@@ -351,19 +351,19 @@ SELECT
   `request_hash`,
   `attempt`,
   `request_hash` AS `sent_hash`,
-  'sqlenrich.gemini' AS `model`,
+  'gemini-3.5-flash-lite' AS `model`,
   {{ facts_of('version') }} AS `version`,
   {{ facts_of('fingerprint') }} AS `fingerprint`,
   '{{ invocation_id }}' AS `run_id`,
   CURRENT_TIMESTAMP() AS `asked_at`,
-  TO_JSON_STRING((SELECT AS STRUCT answer.* EXCEPT (request_hash, attempt, prompt))) AS `raw`
-FROM AI.GENERATE_TEXT(
-  MODEL {{ sqlenrich.model_dataset("`sqlenrich`") }}.`gemini`,
-  (SELECT request_hash, attempt, prompt FROM {{ pending }}),
-  STRUCT(
-    '{"generation_config":{"response_mime_type":"application/json","response_schema":{"type":"OBJECT","properties":{"intent":{"type":"STRING","description":"What the customer wants","enum":["how_to","bug","outage","billing","refund","account_access","cancellation","feature_request","complaint","other"]},"urgency":{"type":"INTEGER","description":"1 nothing to do, 5 emergency","minimum":1,"maximum":5},"product":{"type":"STRING","description":"Product concerned; leave out if none is named or clear","enum":["web_app","mobile_app","api","card_reader"]},"needs_human":{"type":"BOOLEAN","description":"Whether a person must act or decide"},"summary":{"type":"STRING","description":"One English sentence, at most 25 words"}},"propertyOrdering":["intent","urgency","product","needs_human","summary"],"required":["intent","urgency","needs_human","summary"]},"thinking_config":{"thinking_level":"LOW"},"temperature":0,"max_output_tokens":2298}}' AS model_params
-  )
-) AS answer
+  TO_JSON_STRING(
+    AI.GENERATE(
+      prompt,
+      endpoint => 'gemini-3.5-flash-lite',
+      model_params => JSON '{"generation_config":{"response_mime_type":"application/json","response_schema":{"type":"OBJECT","properties":{"intent":{"type":"STRING","description":"What the customer wants","enum":["how_to","bug","outage","billing","refund","account_access","cancellation","feature_request","complaint","other"]},"urgency":{"type":"INTEGER","description":"1 nothing to do, 5 emergency","minimum":1,"maximum":5},"product":{"type":"STRING","description":"Product concerned; leave out if none is named or clear","enum":["web_app","mobile_app","api","card_reader"]},"needs_human":{"type":"BOOLEAN","description":"Whether a person must act or decide"},"summary":{"type":"STRING","description":"One English sentence, at most 25 words"}},"propertyOrdering":["intent","urgency","product","needs_human","summary"],"required":["intent","urgency","needs_human","summary"]},"thinking_config":{"thinking_level":"MINIMAL"},"max_output_tokens":762}}'
+    )
+  ) AS `raw`
+FROM {{ pending }}
 {%- elif target.type == 'spark' -%}
 SELECT
   `request_hash`,

@@ -16,7 +16,7 @@
     "default": {"constant":"'1958ae652b41078caba3c1a283df989cf51fddf333ae236832e81c76242271fa'"}
   },
   "bigquery": {
-    "default": {"constant":"'028fb570bfc3df488de7694b72046ec61c4bd5879b91645ca001cb58f4d87ffd'"}
+    "default": {"constant":"'01bc66e829813ec475d101a65bc82a88d1cf1a9afe901841aa99b353f90d1448'"}
   },
   "spark": {
     "default": {"constant":"'82ce3fb8d90194d9edb99563f6bc6adbe0ceef90a125bdb51d7bdbbe6623cd1b'"}
@@ -377,19 +377,19 @@ SELECT
   `request_hash`,
   `attempt`,
   `request_hash` AS `sent_hash`,
-  'sqlenrich.gemini' AS `model`,
+  'gemini-3.5-flash-lite' AS `model`,
   {{ facts_of('version') }} AS `version`,
   {{ facts_of('fingerprint') }} AS `fingerprint`,
   '{{ invocation_id }}' AS `run_id`,
   CURRENT_TIMESTAMP() AS `asked_at`,
-  TO_JSON_STRING((SELECT AS STRUCT answer.* EXCEPT (request_hash, attempt, prompt))) AS `raw`
-FROM AI.GENERATE_TEXT(
-  MODEL {{ sqlenrich.model_dataset("`sqlenrich`") }}.`gemini`,
-  (SELECT request_hash, attempt, prompt FROM {{ pending }}),
-  STRUCT(
-    '{"generation_config":{"response_mime_type":"application/json","response_schema":{"type":"OBJECT","properties":{"merchant":{"type":"STRING","description":"Clean name, or unknown"},"category":{"type":"STRING","description":"What the money was for","enum":["groceries","restaurants","transport","fuel","travel","shopping","entertainment","software","utilities","telecom","housing","health","insurance","education","taxes","fees","loan","cash","transfer","income","refund","donation","other"]},"is_recurring":{"type":"BOOLEAN","description":"Whether a contract makes it repeat"},"country":{"type":"STRING","description":"ISO 3166 alpha-2; leave out if not shown"}},"propertyOrdering":["merchant","category","is_recurring","country"],"required":["merchant","category","is_recurring"]},"thinking_config":{"thinking_level":"LOW"},"temperature":0,"max_output_tokens":2168}}' AS model_params
-  )
-) AS answer
+  TO_JSON_STRING(
+    AI.GENERATE(
+      prompt,
+      endpoint => 'gemini-3.5-flash-lite',
+      model_params => JSON '{"generation_config":{"response_mime_type":"application/json","response_schema":{"type":"OBJECT","properties":{"merchant":{"type":"STRING","description":"Clean name, or unknown"},"category":{"type":"STRING","description":"What the money was for","enum":["groceries","restaurants","transport","fuel","travel","shopping","entertainment","software","utilities","telecom","housing","health","insurance","education","taxes","fees","loan","cash","transfer","income","refund","donation","other"]},"is_recurring":{"type":"BOOLEAN","description":"Whether a contract makes it repeat"},"country":{"type":"STRING","description":"ISO 3166 alpha-2; leave out if not shown"}},"propertyOrdering":["merchant","category","is_recurring","country"],"required":["merchant","category","is_recurring"]},"thinking_config":{"thinking_level":"MINIMAL"},"max_output_tokens":632}}'
+    )
+  ) AS `raw`
+FROM {{ pending }}
 {%- elif target.type == 'spark' -%}
 SELECT
   `request_hash`,

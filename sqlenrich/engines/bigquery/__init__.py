@@ -1,1 +1,1 @@
-"""BigQuery: ``AI.GENERATE_TEXT`` over a remote model."""
+"""BigQuery: ``AI.GENERATE`` over an endpoint, ``AI.GENERATE_TEXT`` over a remote model."""

@@ -1,4 +1,4 @@
-"""BigQuery's call: ``AI.GENERATE_TEXT``, a relation in and a relation out; by option the scalar ``AI.GENERATE``."""
+"""BigQuery's call: the scalar ``AI.GENERATE``; for a remote model ``AI.GENERATE_TEXT``, a relation in and out."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Any
 from sqlglot import exp
 from sqlglot.errors import SqlglotError
 
-from sqlenrich.core.engine import CallResult, ModelCall, OutputSpec, ResponseFormat, VendorFact
+from sqlenrich.core.engine import PROBE, CallResult, ModelCall, OutputSpec, ResponseFormat, VendorFact
 from sqlenrich.core.errors import UnsupportedError
 from sqlenrich.core.json import compact_json
 from sqlenrich.core.sql import Sql, any_of, func, literal
@@ -35,7 +35,7 @@ ENDPOINT_MODEL = VendorFact(
     "https://docs.cloud.google.com/gemini-enterprise-agent-platform/models/model-versions",
     "2026-11-25",
 )
-"""The endpoint of the remote model that the head of a script makes."""
+"""The model that is asked by default, and the endpoint of the remote model that the head of a script makes."""
 REQUEST_TYPES = VendorFact(("SHARED", "DEDICATED", "UNSPECIFIED"), GENERATE_DOCS, READ_ON)
 """Which quota a request uses: an argument of AI.GENERATE, a field of AI.GENERATE_TEXT's STRUCT beside all others."""
 STRUCT_FIELDS = VendorFact(
@@ -62,6 +62,7 @@ THINKING = VendorFact(
     ),
     "https://docs.cloud.google.com/vertex-ai/generative-ai/docs/thinking; gemini-3.7-flash and later refuse MINIMAL",
     "2026-11-25",
+    settled_by="`sqlenrich probe --model NAME` for each model that you ask",
 )
 """The least thinking by the model's name; the first pattern that is found decides. The last is for names that tell
 nothing: each model of today takes it."""
@@ -84,6 +85,7 @@ ENDS = VendorFact(
     "https://docs.cloud.google.com/gemini-enterprise-agent-platform/models/model-versions and a letter to customers of "
     "October 2026: gemini-2.5 is closed to projects that did not use it before 2026-10-20",
     "2026-11-25",
+    settled_by="the vendor's page on the day: it moves the days",
 )
 """The last day of endpoints, or the earliest day on which they may end."""
 
@@ -94,11 +96,11 @@ def _told(path: str) -> VendorFact:
 
 def _spelt(path: str) -> VendorFact:
     """A place of Gemini's answer, whose names BigQuery's page writes with underscores."""
-    return VendorFact(path, RESPONSE_DOCS + ", in the spelling of BigQuery's page", "2026-11-22")
+    return VendorFact(path, RESPONSE_DOCS + ", in the spelling of BigQuery's page", "2026-11-22", settled_by=PROBE)
 
 
 ANSWERS = AnswerFacts(
-    call="AI.GENERATE_TEXT",
+    call="AI.GENERATE",
     response=(_told("result"),),
     call_error=(_told("status"),),
     finish_reason=(
@@ -208,9 +210,9 @@ def _body(request: ModelCall) -> dict[str, Any]:
 
 
 def call(pending: Sql, request: ModelCall) -> CallResult:
-    """Ask through AI.GENERATE_TEXT over the pending relation, or through AI.GENERATE.
+    """Ask through AI.GENERATE where the model's name is an endpoint of Gemini, else through AI.GENERATE_TEXT.
 
-    AI.GENERATE is asked by the option ``function``, and where the model's name is an endpoint of Gemini.
+    The option ``function`` decides for any name.
     """
     prompt, quota = request_text(request, TEXT), request.options.get("request_type")
     if quota is not None and quota not in REQUEST_TYPES.value:
@@ -329,9 +331,10 @@ def must_exist(request: ModelCall) -> list[str]:
     """Give what the script needs beforehand, with the statement that makes it."""
     if _function(request) == "AI.GENERATE":
         return [
-            f"Needs: access to the Vertex AI endpoint {request.model} (role Vertex AI User), and a dataset in the",
-            "multi-region US or EU: Gemini 3 and later answer 404 in a single region. The model's full URL with",
-            "locations/global works everywhere, and Google then processes the prompts in any region.",
+            f"Needs: access to the Vertex AI endpoint {request.model} (role Vertex AI User), and a dataset in the "
+            "multi-region US or EU, which keeps the prompts there: Gemini 3 and later answer 404 in a single region. "
+            "The model's full URL with locations/global works everywhere; Google may then process the prompts in any "
+            "region.",
         ]
     return [
         "Needs a remote model, made once:",

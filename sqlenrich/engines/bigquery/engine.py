@@ -6,7 +6,7 @@ import re
 
 from sqlglot import exp
 
-from sqlenrich.core.engine import Engine, VendorFact
+from sqlenrich.core.engine import PROBE, Engine, VendorFact
 from sqlenrich.core.functions import FunctionSyntax
 from sqlenrich.core.sql import cast, concat, func, literal, replace_table
 from sqlenrich.engines.bigquery.call import (
@@ -15,6 +15,7 @@ from sqlenrich.engines.bigquery.call import (
     COUNT_TOKENS_DOCS,
     ENDPOINT_MODEL,
     ENDS,
+    GENERATE_DOCS,
     GENERATE_TEXT_DOCS,
     NO_SAMPLING,
     READ_ON,
@@ -61,12 +62,13 @@ ENGINE = Engine(
     create_table_as=replace_table,
     responses_properties=responses_properties,
     facts={
-        "call": VendorFact("AI.GENERATE_TEXT (or AI.GENERATE)", GENERATE_TEXT_DOCS, READ_ON),
-        "default_model": VendorFact("sqlenrich.gemini", "the remote model that you make once", READ_ON),
-        "endpoint": ENDPOINT_MODEL,
+        "call": VendorFact("AI.GENERATE (or AI.GENERATE_TEXT)", GENERATE_DOCS, READ_ON),
+        "default_model": ENDPOINT_MODEL,
         "ends": ENDS,
         "no_sampling": NO_SAMPLING,
-        "max_tokens": VendorFact(1024, GENERATE_TEXT_DOCS, READ_ON),
+        "max_tokens": VendorFact(
+            1024, f"{GENERATE_TEXT_DOCS}; the page of AI.GENERATE tells none", READ_ON, settled_by=PROBE
+        ),
         "count_tokens": VendorFact("AI.COUNT_TOKENS", COUNT_TOKENS_DOCS, "2026-11-22"),
         "request_types": REQUEST_TYPES,
         "struct_fields": STRUCT_FIELDS,

@@ -35,6 +35,7 @@ SIGNAL = VendorFact(
     "SIGNAL USER_RAISED_EXCEPTION SET MESSAGE_ARGUMENTS",
     "https://docs.databricks.com/gcp/sql/language-manual/control-flow/signal-stmt",
     "2026-11-25",
+    settled_by="a script whose first 3 requests fail: its error must show why",
 )
 """How a script raises an error whose text it computed: the message itself may only be a constant."""
 COLUMN_NAMES = VendorFact(" ,;{}()\n\t=", "https://docs.databricks.com/aws/en/delta/column-mapping", "2026-11-22")
@@ -109,6 +110,7 @@ ENGINE = replace(
             "https://docs.databricks.com/aws/en/sql/language-manual/sql-ref-syntax-ddl-create-sql-function; whether an "
             "UPDATE may call one is not documented",
             "2026-11-22",
+            settled_by="an UPDATE that calls a temporary function, in a SQL warehouse; until then it is inline",
         ),
         **ANSWERS.facts,
         "runtime": RUNTIME,
@@ -124,6 +126,7 @@ ENGINE = replace(
             {"gte-large-en": 1024, "bge-large-en": 1024},
             "https://docs.praison.ai/docs/embeddings/providers/databricks",
             "2026-11-23",
+            settled_by="one request of each model: a vector of another length is refused as BAD_LENGTH",
         ),
     ),
     updates=True,

@@ -191,7 +191,9 @@ def compiled(engine: Engine, call: ModelCall, table: exp.Table | None) -> dict[s
     for name, variants in VARIANTS.items():
         if name in engine.facts:
             calls = variants(engine.facts[name].value, call)
-            found[name] = [asked(engine, each, "probe") for each in calls]
+            trees = [asked(engine, each, "probe") for each in calls]
+            if name != "struct_fields" or trees[0].find(exp.GenerateText):  # AI.GENERATE takes no STRUCT
+                found[name] = [*trees]
     if table is not None:
         rows = exp.select(exp.alias_(literal("x"), "request_hash"), exp.alias_(engine.now(), "asked_at"))
         made = [*engine.create_table_as(table.copy(), rows)]

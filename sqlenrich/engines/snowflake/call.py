@@ -7,7 +7,7 @@ from typing import Any
 
 from sqlglot import exp
 
-from sqlenrich.core.engine import CallResult, ModelCall, OutputSpec, ResponseFormat, VendorFact
+from sqlenrich.core.engine import PROBE, CallResult, ModelCall, OutputSpec, ResponseFormat, VendorFact
 from sqlenrich.core.sql import Sql, any_of, func, given, literal
 from sqlenrich.engines.shared.model_call import request_text
 from sqlenrich.engines.shared.reading import AnswerFacts, StoredJson, joined, reading
@@ -46,13 +46,24 @@ def _documented(path: str) -> VendorFact:
     return VendorFact(path, COMPLETE_DOCS, "2026-11-20")
 
 
+def _seen(path: str, source: str) -> VendorFact:
+    return VendorFact(path, source, _READ_ON, settled_by=PROBE)
+
+
 ANSWERS = AnswerFacts(
     call="AI_COMPLETE",
     response=(
-        VendorFact("value.structured_output[0].raw_message", _PUBLIC_USERS, _READ_ON),
+        _seen("value.structured_output[0].raw_message", _PUBLIC_USERS),
         _documented("value.choices[0].messages"),
-        VendorFact("value.choices[0].message.content", _PUBLIC_USERS + " for OpenAI's models", _READ_ON),
-        VendorFact("value.choices[0].structured_output[0].raw_message", "an older reading of the page", "2026-11-20"),
+        VendorFact(
+            "value.choices[0].message.content", _PUBLIC_USERS + " for OpenAI's models", _READ_ON, settled_by=PROBE
+        ),
+        VendorFact(
+            "value.choices[0].structured_output[0].raw_message",
+            "an older reading of the page",
+            "2026-11-20",
+            settled_by=PROBE,
+        ),
     ),
     call_error=(_documented("error"),),
     tokens_in=(_documented("value.usage.prompt_tokens"),),
@@ -63,6 +74,7 @@ ANSWERS = AnswerFacts(
         "https://docs.snowflake.com/en/user-guide/snowflake-cortex/complete-structured-outputs: the output does not "
         "fit the schema, typically since it was cut",
         "2026-11-20",
+        settled_by=PROBE,
     ),
 )
 """Where an answer holds what: ``return_error_details`` gives value and error, ``show_details`` what is in the value."""

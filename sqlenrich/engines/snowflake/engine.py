@@ -38,6 +38,13 @@ RESERVED = frozenset(
     """.split()
 )
 """https://docs.snowflake.com/en/sql-reference/reserved-keywords, read 2026-11-20."""
+MODELS = VendorFact(
+    "SHOW CORTEX BASE MODELS IN SCHEMA SNOWFLAKE.MODELS",
+    "https://docs.snowflake.com/sql-reference/sql/show-cortex-base-models",
+    "2026-11-25",
+    settled_by="`sqlenrich probe` on an account: the order of its columns",
+)
+"""The models that the role may ask: name, lifecycle status, regions, the day of legacy, the end of life."""
 CREATE_TABLE_DOCS = "https://docs.snowflake.com/en/sql-reference/sql/create-table"
 
 
@@ -80,6 +87,7 @@ ENGINE = Engine(
         "create_table": VendorFact("COPY GRANTS, TRANSIENT", CREATE_TABLE_DOCS, "2026-11-22"),
         "privileges": VendorFact(("USE AI FUNCTIONS", DATABASE_ROLE), PRIVILEGE_DOCS, "2026-11-25"),
         "model_role": VendorFact(MODEL_ROLE, MODEL_ACCESS_DOCS, "2026-11-22"),
+        "models": MODELS,
         "functions": VendorFact(
             "CREATE TEMPORARY FUNCTION", "https://docs.snowflake.com/en/sql-reference/sql/create-function", "2026-11-22"
         ),
@@ -97,6 +105,7 @@ ENGINE = Engine(
         json_type="VARIANT",
     ),
     count_tokens=count_tokens,
+    models=lambda: exp.Command(this="SHOW", expression=MODELS.value.removeprefix("SHOW ")),
     scripting=SCRIPTING,
     must_exist=must_exist,
     quotes_always=False,

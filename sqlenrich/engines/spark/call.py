@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from sqlenrich.core.engine import CallResult, ModelCall, VendorFact
+from sqlenrich.core.engine import PROBE, CallResult, ModelCall, VendorFact
 from sqlenrich.core.json import compact_json
 from sqlenrich.core.sql import Sql, any_of, func, given, literal
 from sqlenrich.engines.shared.model_call import request_text
@@ -14,16 +14,22 @@ from sqlenrich.engines.spark.text import TEXT
 
 _NINE_FILES = "nine public files; the vendor's page names none"
 
+
+def _seen(path: str, source: str, read_on: str) -> VendorFact:
+    """Return a place that others' code reads and the vendor's page does not name."""
+    return VendorFact(path, source, read_on, settled_by=PROBE)
+
+
 ANSWERS = AnswerFacts(
     call="ai_query",
     response=(
-        VendorFact("result", _NINE_FILES, "2026-11-20"),
-        VendorFact("response", "three public files, among them the vendor's published skill", "2026-11-20"),
+        _seen("result", _NINE_FILES, "2026-11-20"),
+        _seen("response", "three public files, among them the vendor's published skill", "2026-11-20"),
     ),
     call_error=(
-        VendorFact("errorMessage", _NINE_FILES, "2026-11-20"),
-        VendorFact("error", "the vendor's published skill", "2026-11-20"),
-        VendorFact("errorStatus", "public pipelines over ai_query", "2026-11-25"),
+        _seen("errorMessage", _NINE_FILES, "2026-11-20"),
+        _seen("error", "the vendor's published skill", "2026-11-20"),
+        _seen("errorStatus", "public pipelines over ai_query", "2026-11-25"),
     ),
 )
 """The fields of the struct that ``failOnError => false`` gives."""

@@ -1,12 +1,13 @@
--- product_attributes for bigquery, model sqlenrich.gemini, version 1; made by sqlenrich
+-- product_attributes for bigquery, model gemini-3.5-flash-lite, version 1; made by sqlenrich
 -- It makes `product_attributes`, the accepted rows, and `product_attributes_quarantine`, the
 -- refused rows with their reasons. `product_attributes_responses` keeps every answer: run again,
 -- the script asks and pays only for requests that have no answer there. A change of the prompt, the
 -- model or a parameter makes new requests. After a stop run it again: only answers of the statement
 -- that was asking may be paid twice. Let it end at its first error.
--- Needs a remote model, made once:
--- CREATE MODEL `sqlenrich.gemini` REMOTE WITH CONNECTION DEFAULT
--- OPTIONS (ENDPOINT = 'gemini-3.5-flash-lite');
+-- Needs: access to the Vertex AI endpoint gemini-3.5-flash-lite (role Vertex AI User), and a
+-- dataset in the multi-region US or EU, which keeps the prompts there: Gemini 3 and later answer
+-- 404 in a single region. The model's full URL with locations/global works everywhere; Google may
+-- then process the prompts in any region.
 
 -- functions of this session: each expression that is long or needed more than once
 CREATE OR REPLACE TEMP FUNCTION sqlenrich_error(raw STRING) RETURNS STRING AS (
@@ -97,7 +98,7 @@ SELECT
     WHEN NOT `_no_input`
       THEN TO_HEX(
         SHA256(
-          '4639ce1a722e86d40113f193ca4851eb10c7bc4f78a33f6e283b426386fa17c3'
+          'b329cc9650beeac5afad97d9f3c241528afacd3c3085de6d41428fad91ffa123'
             || `prompt`
         )
       )
@@ -206,10 +207,10 @@ BEGIN
         JSON_VALUE(`raw`, '$.full_response.modelVersion')
       ),
       `served_fingerprint` = CAST(NULL AS STRING),
-      `read_by` = 'AI.GENERATE_TEXT 289e548b'
+      `read_by` = 'AI.GENERATE 289e548b'
     WHERE
       `raw` IS NOT NULL
-      AND COALESCE(`read_by`, '') <> 'AI.GENERATE_TEXT 289e548b'
+      AND COALESCE(`read_by`, '') <> 'AI.GENERATE 289e548b'
       AND `request_hash` IN (SELECT `request_hash` FROM `product_attributes_prompts`);
     IF part = 0 THEN
       -- each request once that has no answer, or a failure that may pass
@@ -298,26 +299,20 @@ BEGIN
       `request_hash`,
       `attempt`,
       `request_hash` AS `sent_hash`,
-      'sqlenrich.gemini' AS `model`,
+      'gemini-3.5-flash-lite' AS `model`,
       '1' AS `version`,
       '0a5ff73a98fe0494' AS `fingerprint`,
       CAST(CURRENT_TIMESTAMP() AS STRING) AS `run_id`,
       CURRENT_TIMESTAMP() AS `asked_at`,
-      TO_JSON_STRING((SELECT AS STRUCT answer.* EXCEPT (request_hash, attempt, prompt))) AS `raw`
-    FROM AI.GENERATE_TEXT(
-      MODEL `sqlenrich`.`gemini`,
-      (
-        SELECT
-          request_hash,
-          attempt,
-          prompt
-        FROM `product_attributes_pending`
-        WHERE CASE WHEN request_hash <= first_hash THEN 0 ELSE 1 END = part
-      ),
-      STRUCT(
-        '{"generation_config":{"response_mime_type":"application/json","response_schema":{"type":"OBJECT","properties":{"brand":{"type":"STRING","description":"Maker\'s brand as usually written"},"category":{"type":"STRING","description":"What the product itself is","enum":["clothing","shoes","bags_accessories","electronics","home_kitchen","furniture","beauty_health","food_drink","toys_games","sports_outdoors","tools_garden","books_media","pets","other"]},"color":{"type":"STRING","description":"Main color","enum":["black","white","grey","silver","gold","beige","brown","red","pink","purple","blue","green","yellow","orange","multicolor","transparent","other"]},"material":{"type":"STRING","description":"Main material, English, lower case"},"size":{"type":"STRING","description":"Size as written"},"pack_count":{"type":"INTEGER","description":"Equal pieces sold together","minimum":1,"maximum":10000},"attributes":{"type":"ARRAY","description":"Further stated facts","items":{"type":"OBJECT","properties":{"name":{"type":"STRING","description":"English, snake_case"},"value":{"type":"STRING","description":"As stated, with its unit"}},"propertyOrdering":["name","value"],"required":["name","value"]},"maxItems":12}},"propertyOrdering":["brand","category","color","material","size","pack_count","attributes"],"required":["category","attributes"]},"thinking_config":{"thinking_level":"LOW"},"temperature":0,"max_output_tokens":2748}}' AS model_params
-      )
-    ) AS answer;
+      TO_JSON_STRING(
+        AI.GENERATE(
+          prompt,
+          endpoint => 'gemini-3.5-flash-lite',
+          model_params => JSON '{"generation_config":{"response_mime_type":"application/json","response_schema":{"type":"OBJECT","properties":{"brand":{"type":"STRING","description":"Maker\'s brand as usually written"},"category":{"type":"STRING","description":"What the product itself is","enum":["clothing","shoes","bags_accessories","electronics","home_kitchen","furniture","beauty_health","food_drink","toys_games","sports_outdoors","tools_garden","books_media","pets","other"]},"color":{"type":"STRING","description":"Main color","enum":["black","white","grey","silver","gold","beige","brown","red","pink","purple","blue","green","yellow","orange","multicolor","transparent","other"]},"material":{"type":"STRING","description":"Main material, English, lower case"},"size":{"type":"STRING","description":"Size as written"},"pack_count":{"type":"INTEGER","description":"Equal pieces sold together","minimum":1,"maximum":10000},"attributes":{"type":"ARRAY","description":"Further stated facts","items":{"type":"OBJECT","properties":{"name":{"type":"STRING","description":"English, snake_case"},"value":{"type":"STRING","description":"As stated, with its unit"}},"propertyOrdering":["name","value"],"required":["name","value"]},"maxItems":12}},"propertyOrdering":["brand","category","color","material","size","pack_count","attributes"],"required":["category","attributes"]},"thinking_config":{"thinking_level":"MINIMAL"},"max_output_tokens":1212}}'
+        )
+      ) AS `raw`
+    FROM `product_attributes_pending`
+    WHERE CASE WHEN request_hash <= first_hash THEN 0 ELSE 1 END = part;
     SET part = part + 1;
   END LOOP;
 END;

@@ -1,11 +1,12 @@
--- review_aspects for bigquery, model sqlenrich.gemini, version 1; made by sqlenrich
+-- review_aspects for bigquery, model gemini-3.5-flash-lite, version 1; made by sqlenrich
 -- A retry: refused rows of the last run are asked once more, which costs one call each. No accepted
 -- row is asked and no answer is dropped. After a stop run it again: a row that has its new answer
 -- is judged first. It reads the tables of the last run: where the prompt, the model or the source
 -- changed, run that script first.
--- Needs a remote model, made once:
--- CREATE MODEL `sqlenrich.gemini` REMOTE WITH CONNECTION DEFAULT
--- OPTIONS (ENDPOINT = 'gemini-3.5-flash-lite');
+-- Needs: access to the Vertex AI endpoint gemini-3.5-flash-lite (role Vertex AI User), and a
+-- dataset in the multi-region US or EU, which keeps the prompts there: Gemini 3 and later answer
+-- 404 in a single region. The model's full URL with locations/global works everywhere; Google may
+-- then process the prompts in any region.
 
 -- functions of this session: each expression that is long or needed more than once
 CREATE OR REPLACE TEMP FUNCTION sqlenrich_text(response STRING) RETURNS STRING AS (
@@ -187,10 +188,10 @@ UPDATE `review_aspects_responses` SET
     JSON_VALUE(`raw`, '$.full_response.modelVersion')
   ),
   `served_fingerprint` = CAST(NULL AS STRING),
-  `read_by` = 'AI.GENERATE_TEXT 289e548b'
+  `read_by` = 'AI.GENERATE 289e548b'
 WHERE
   `raw` IS NOT NULL
-  AND COALESCE(`read_by`, '') <> 'AI.GENERATE_TEXT 289e548b'
+  AND COALESCE(`read_by`, '') <> 'AI.GENERATE 289e548b'
   AND `request_hash` IN (SELECT `request_hash` FROM `review_aspects_prompts`);
 
 -- checked: one verdict per row
@@ -389,7 +390,7 @@ SELECT DISTINCT
   `prompt`,
   TO_HEX(
     SHA256(
-      '0d72c29a3afd413cef54517cbe63f3a9862e962942924f58ae811fe546b2fa62'
+      '431fb0da0576d09b013251733c9c6c305e2f969ccee7bd1503307eada70f493a'
         || `prompt`
     )
   ) AS `sent_hash`
@@ -411,31 +412,19 @@ SELECT
   `request_hash`,
   `attempt`,
   `sent_hash`,
-  'sqlenrich.gemini' AS `model`,
+  'gemini-3.5-flash-lite' AS `model`,
   '1' AS `version`,
   '6ca8453704b1c560' AS `fingerprint`,
   CAST(CURRENT_TIMESTAMP() AS STRING) AS `run_id`,
   CURRENT_TIMESTAMP() AS `asked_at`,
   TO_JSON_STRING(
-    (
-      SELECT AS STRUCT
-        answer.* EXCEPT (request_hash, attempt, sent_hash, prompt)
+    AI.GENERATE(
+      prompt,
+      endpoint => 'gemini-3.5-flash-lite',
+      model_params => JSON '{"generation_config":{"response_mime_type":"application/json","response_schema":{"type":"OBJECT","properties":{"overall":{"type":"STRING","description":"The writer\'s verdict on the whole","enum":["positive","negative","mixed","neutral"]},"aspects":{"type":"ARRAY","description":"Every aspect that is judged, each once","items":{"type":"OBJECT","properties":{"aspect":{"type":"STRING","description":"What is judged","enum":["quality","durability","ease_of_use","design","size_fit","price","delivery","packaging","customer_service","other"]},"sentiment":{"type":"STRING","description":"How it is judged","enum":["positive","negative","mixed"]},"quote":{"type":"STRING","description":"Words that show it, copied exactly"}},"propertyOrdering":["aspect","sentiment","quote"],"required":["aspect","sentiment","quote"]},"maxItems":10}},"propertyOrdering":["overall","aspects"],"required":["overall","aspects"]},"thinking_config":{"thinking_level":"MINIMAL"},"max_output_tokens":1412}}'
     )
   ) AS `raw`
-FROM AI.GENERATE_TEXT(
-  MODEL `sqlenrich`.`gemini`,
-  (
-    SELECT
-      request_hash,
-      attempt,
-      sent_hash,
-      prompt
-    FROM `review_aspects_pending`
-  ),
-  STRUCT(
-    '{"generation_config":{"response_mime_type":"application/json","response_schema":{"type":"OBJECT","properties":{"overall":{"type":"STRING","description":"The writer\'s verdict on the whole","enum":["positive","negative","mixed","neutral"]},"aspects":{"type":"ARRAY","description":"Every aspect that is judged, each once","items":{"type":"OBJECT","properties":{"aspect":{"type":"STRING","description":"What is judged","enum":["quality","durability","ease_of_use","design","size_fit","price","delivery","packaging","customer_service","other"]},"sentiment":{"type":"STRING","description":"How it is judged","enum":["positive","negative","mixed"]},"quote":{"type":"STRING","description":"Words that show it, copied exactly"}},"propertyOrdering":["aspect","sentiment","quote"],"required":["aspect","sentiment","quote"]},"maxItems":10}},"propertyOrdering":["overall","aspects"],"required":["overall","aspects"]},"thinking_config":{"thinking_level":"LOW"},"temperature":0,"max_output_tokens":2948}}' AS model_params
-  )
-) AS answer;
+FROM `review_aspects_pending`;
 
 -- pending: what was truncated, with 2 times the limit
 CREATE OR REPLACE TABLE `review_aspects_pending` AS
@@ -454,7 +443,7 @@ SELECT DISTINCT
   `prompt`,
   TO_HEX(
     SHA256(
-      '87bc81a56569e34933c69ea8787b9a96b2dd5f17ad3c32a283508d8e3d48f6e9'
+      '307329c141f71cda9b21e96cf58ca5bfff90fa382b35463e562ff240671dd04f'
         || `prompt`
     )
   ) AS `sent_hash`
@@ -476,31 +465,19 @@ SELECT
   `request_hash`,
   `attempt`,
   `sent_hash`,
-  'sqlenrich.gemini' AS `model`,
+  'gemini-3.5-flash-lite' AS `model`,
   '1' AS `version`,
   '6ca8453704b1c560' AS `fingerprint`,
   CAST(CURRENT_TIMESTAMP() AS STRING) AS `run_id`,
   CURRENT_TIMESTAMP() AS `asked_at`,
   TO_JSON_STRING(
-    (
-      SELECT AS STRUCT
-        answer.* EXCEPT (request_hash, attempt, sent_hash, prompt)
+    AI.GENERATE(
+      prompt,
+      endpoint => 'gemini-3.5-flash-lite',
+      model_params => JSON '{"generation_config":{"response_mime_type":"application/json","response_schema":{"type":"OBJECT","properties":{"overall":{"type":"STRING","description":"The writer\'s verdict on the whole","enum":["positive","negative","mixed","neutral"]},"aspects":{"type":"ARRAY","description":"Every aspect that is judged, each once","items":{"type":"OBJECT","properties":{"aspect":{"type":"STRING","description":"What is judged","enum":["quality","durability","ease_of_use","design","size_fit","price","delivery","packaging","customer_service","other"]},"sentiment":{"type":"STRING","description":"How it is judged","enum":["positive","negative","mixed"]},"quote":{"type":"STRING","description":"Words that show it, copied exactly"}},"propertyOrdering":["aspect","sentiment","quote"],"required":["aspect","sentiment","quote"]},"maxItems":10}},"propertyOrdering":["overall","aspects"],"required":["overall","aspects"]},"thinking_config":{"thinking_level":"MINIMAL"},"max_output_tokens":2312}}'
     )
   ) AS `raw`
-FROM AI.GENERATE_TEXT(
-  MODEL `sqlenrich`.`gemini`,
-  (
-    SELECT
-      request_hash,
-      attempt,
-      sent_hash,
-      prompt
-    FROM `review_aspects_pending`
-  ),
-  STRUCT(
-    '{"generation_config":{"response_mime_type":"application/json","response_schema":{"type":"OBJECT","properties":{"overall":{"type":"STRING","description":"The writer\'s verdict on the whole","enum":["positive","negative","mixed","neutral"]},"aspects":{"type":"ARRAY","description":"Every aspect that is judged, each once","items":{"type":"OBJECT","properties":{"aspect":{"type":"STRING","description":"What is judged","enum":["quality","durability","ease_of_use","design","size_fit","price","delivery","packaging","customer_service","other"]},"sentiment":{"type":"STRING","description":"How it is judged","enum":["positive","negative","mixed"]},"quote":{"type":"STRING","description":"Words that show it, copied exactly"}},"propertyOrdering":["aspect","sentiment","quote"],"required":["aspect","sentiment","quote"]},"maxItems":10}},"propertyOrdering":["overall","aspects"],"required":["overall","aspects"]},"thinking_config":{"thinking_level":"LOW"},"temperature":0,"max_output_tokens":3848}}' AS model_params
-  )
-) AS answer;
+FROM `review_aspects_pending`;
 
 -- pending: what was truncated, with 4 times the limit
 CREATE OR REPLACE TABLE `review_aspects_pending` AS
@@ -519,7 +496,7 @@ SELECT DISTINCT
   `prompt`,
   TO_HEX(
     SHA256(
-      'fcb1006c60cd34a1e561f32ffb0a62394eafb1639f2635cec3392be2dd95f974'
+      'f50db7c2b3851416c1377f713417ea940946a84dbf0190208106ee594510a457'
         || `prompt`
     )
   ) AS `sent_hash`
@@ -541,31 +518,19 @@ SELECT
   `request_hash`,
   `attempt`,
   `sent_hash`,
-  'sqlenrich.gemini' AS `model`,
+  'gemini-3.5-flash-lite' AS `model`,
   '1' AS `version`,
   '6ca8453704b1c560' AS `fingerprint`,
   CAST(CURRENT_TIMESTAMP() AS STRING) AS `run_id`,
   CURRENT_TIMESTAMP() AS `asked_at`,
   TO_JSON_STRING(
-    (
-      SELECT AS STRUCT
-        answer.* EXCEPT (request_hash, attempt, sent_hash, prompt)
+    AI.GENERATE(
+      prompt,
+      endpoint => 'gemini-3.5-flash-lite',
+      model_params => JSON '{"generation_config":{"response_mime_type":"application/json","response_schema":{"type":"OBJECT","properties":{"overall":{"type":"STRING","description":"The writer\'s verdict on the whole","enum":["positive","negative","mixed","neutral"]},"aspects":{"type":"ARRAY","description":"Every aspect that is judged, each once","items":{"type":"OBJECT","properties":{"aspect":{"type":"STRING","description":"What is judged","enum":["quality","durability","ease_of_use","design","size_fit","price","delivery","packaging","customer_service","other"]},"sentiment":{"type":"STRING","description":"How it is judged","enum":["positive","negative","mixed"]},"quote":{"type":"STRING","description":"Words that show it, copied exactly"}},"propertyOrdering":["aspect","sentiment","quote"],"required":["aspect","sentiment","quote"]},"maxItems":10}},"propertyOrdering":["overall","aspects"],"required":["overall","aspects"]},"thinking_config":{"thinking_level":"MINIMAL"},"max_output_tokens":4112}}'
     )
   ) AS `raw`
-FROM AI.GENERATE_TEXT(
-  MODEL `sqlenrich`.`gemini`,
-  (
-    SELECT
-      request_hash,
-      attempt,
-      sent_hash,
-      prompt
-    FROM `review_aspects_pending`
-  ),
-  STRUCT(
-    '{"generation_config":{"response_mime_type":"application/json","response_schema":{"type":"OBJECT","properties":{"overall":{"type":"STRING","description":"The writer\'s verdict on the whole","enum":["positive","negative","mixed","neutral"]},"aspects":{"type":"ARRAY","description":"Every aspect that is judged, each once","items":{"type":"OBJECT","properties":{"aspect":{"type":"STRING","description":"What is judged","enum":["quality","durability","ease_of_use","design","size_fit","price","delivery","packaging","customer_service","other"]},"sentiment":{"type":"STRING","description":"How it is judged","enum":["positive","negative","mixed"]},"quote":{"type":"STRING","description":"Words that show it, copied exactly"}},"propertyOrdering":["aspect","sentiment","quote"],"required":["aspect","sentiment","quote"]},"maxItems":10}},"propertyOrdering":["overall","aspects"],"required":["overall","aspects"]},"thinking_config":{"thinking_level":"LOW"},"temperature":0,"max_output_tokens":5648}}' AS model_params
-  )
-) AS answer;
+FROM `review_aspects_pending`;
 
 -- responses: what no run has read yet, or with other facts, is read from the stored answers
 UPDATE `review_aspects_responses` SET
@@ -623,10 +588,10 @@ UPDATE `review_aspects_responses` SET
     JSON_VALUE(`raw`, '$.full_response.modelVersion')
   ),
   `served_fingerprint` = CAST(NULL AS STRING),
-  `read_by` = 'AI.GENERATE_TEXT 289e548b'
+  `read_by` = 'AI.GENERATE 289e548b'
 WHERE
   `raw` IS NOT NULL
-  AND COALESCE(`read_by`, '') <> 'AI.GENERATE_TEXT 289e548b'
+  AND COALESCE(`read_by`, '') <> 'AI.GENERATE 289e548b'
   AND `request_hash` IN (SELECT `request_hash` FROM `review_aspects_prompts`);
 
 -- checked: one verdict per row

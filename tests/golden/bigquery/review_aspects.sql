@@ -1,12 +1,13 @@
--- review_aspects for bigquery, model sqlenrich.gemini, version 1; made by sqlenrich
+-- review_aspects for bigquery, model gemini-3.5-flash-lite, version 1; made by sqlenrich
 -- It makes `review_aspects`, the accepted rows, and `review_aspects_quarantine`, the refused rows
 -- with their reasons. `review_aspects_responses` keeps every answer: run again, the script asks and
 -- pays only for requests that have no answer there. A change of the prompt, the model or a
 -- parameter makes new requests. After a stop run it again: only answers of the statement that was
 -- asking may be paid twice. Let it end at its first error.
--- Needs a remote model, made once:
--- CREATE MODEL `sqlenrich.gemini` REMOTE WITH CONNECTION DEFAULT
--- OPTIONS (ENDPOINT = 'gemini-3.5-flash-lite');
+-- Needs: access to the Vertex AI endpoint gemini-3.5-flash-lite (role Vertex AI User), and a
+-- dataset in the multi-region US or EU, which keeps the prompts there: Gemini 3 and later answer
+-- 404 in a single region. The model's full URL with locations/global works everywhere; Google may
+-- then process the prompts in any region.
 
 -- functions of this session: each expression that is long or needed more than once
 CREATE OR REPLACE TEMP FUNCTION sqlenrich_error(raw STRING) RETURNS STRING AS (
@@ -92,7 +93,7 @@ SELECT
     WHEN NOT `_no_input`
       THEN TO_HEX(
         SHA256(
-          '0d72c29a3afd413cef54517cbe63f3a9862e962942924f58ae811fe546b2fa62'
+          '431fb0da0576d09b013251733c9c6c305e2f969ccee7bd1503307eada70f493a'
             || `prompt`
         )
       )
@@ -201,10 +202,10 @@ BEGIN
         JSON_VALUE(`raw`, '$.full_response.modelVersion')
       ),
       `served_fingerprint` = CAST(NULL AS STRING),
-      `read_by` = 'AI.GENERATE_TEXT 289e548b'
+      `read_by` = 'AI.GENERATE 289e548b'
     WHERE
       `raw` IS NOT NULL
-      AND COALESCE(`read_by`, '') <> 'AI.GENERATE_TEXT 289e548b'
+      AND COALESCE(`read_by`, '') <> 'AI.GENERATE 289e548b'
       AND `request_hash` IN (SELECT `request_hash` FROM `review_aspects_prompts`);
     IF part = 0 THEN
       -- each request once that has no answer, or a failure that may pass
@@ -293,26 +294,20 @@ BEGIN
       `request_hash`,
       `attempt`,
       `request_hash` AS `sent_hash`,
-      'sqlenrich.gemini' AS `model`,
+      'gemini-3.5-flash-lite' AS `model`,
       '1' AS `version`,
       '6ca8453704b1c560' AS `fingerprint`,
       CAST(CURRENT_TIMESTAMP() AS STRING) AS `run_id`,
       CURRENT_TIMESTAMP() AS `asked_at`,
-      TO_JSON_STRING((SELECT AS STRUCT answer.* EXCEPT (request_hash, attempt, prompt))) AS `raw`
-    FROM AI.GENERATE_TEXT(
-      MODEL `sqlenrich`.`gemini`,
-      (
-        SELECT
-          request_hash,
-          attempt,
-          prompt
-        FROM `review_aspects_pending`
-        WHERE CASE WHEN request_hash <= first_hash THEN 0 ELSE 1 END = part
-      ),
-      STRUCT(
-        '{"generation_config":{"response_mime_type":"application/json","response_schema":{"type":"OBJECT","properties":{"overall":{"type":"STRING","description":"The writer\'s verdict on the whole","enum":["positive","negative","mixed","neutral"]},"aspects":{"type":"ARRAY","description":"Every aspect that is judged, each once","items":{"type":"OBJECT","properties":{"aspect":{"type":"STRING","description":"What is judged","enum":["quality","durability","ease_of_use","design","size_fit","price","delivery","packaging","customer_service","other"]},"sentiment":{"type":"STRING","description":"How it is judged","enum":["positive","negative","mixed"]},"quote":{"type":"STRING","description":"Words that show it, copied exactly"}},"propertyOrdering":["aspect","sentiment","quote"],"required":["aspect","sentiment","quote"]},"maxItems":10}},"propertyOrdering":["overall","aspects"],"required":["overall","aspects"]},"thinking_config":{"thinking_level":"LOW"},"temperature":0,"max_output_tokens":2948}}' AS model_params
-      )
-    ) AS answer;
+      TO_JSON_STRING(
+        AI.GENERATE(
+          prompt,
+          endpoint => 'gemini-3.5-flash-lite',
+          model_params => JSON '{"generation_config":{"response_mime_type":"application/json","response_schema":{"type":"OBJECT","properties":{"overall":{"type":"STRING","description":"The writer\'s verdict on the whole","enum":["positive","negative","mixed","neutral"]},"aspects":{"type":"ARRAY","description":"Every aspect that is judged, each once","items":{"type":"OBJECT","properties":{"aspect":{"type":"STRING","description":"What is judged","enum":["quality","durability","ease_of_use","design","size_fit","price","delivery","packaging","customer_service","other"]},"sentiment":{"type":"STRING","description":"How it is judged","enum":["positive","negative","mixed"]},"quote":{"type":"STRING","description":"Words that show it, copied exactly"}},"propertyOrdering":["aspect","sentiment","quote"],"required":["aspect","sentiment","quote"]},"maxItems":10}},"propertyOrdering":["overall","aspects"],"required":["overall","aspects"]},"thinking_config":{"thinking_level":"MINIMAL"},"max_output_tokens":1412}}'
+        )
+      ) AS `raw`
+    FROM `review_aspects_pending`
+    WHERE CASE WHEN request_hash <= first_hash THEN 0 ELSE 1 END = part;
     SET part = part + 1;
   END LOOP;
 END;

@@ -278,10 +278,10 @@ BEGIN
         JSON_VALUE(`raw`, '$.full_response.modelVersion')
       ),
       `served_fingerprint` = CAST(NULL AS STRING),
-      `read_by` = 'AI.GENERATE_TEXT 289e548b'
+      `read_by` = 'AI.GENERATE 289e548b'
     WHERE
       `raw` IS NOT NULL
-      AND COALESCE(`read_by`, '') <> 'AI.GENERATE_TEXT 289e548b'
+      AND COALESCE(`read_by`, '') <> 'AI.GENERATE 289e548b'
       AND `request_hash` IN (SELECT `request_hash` FROM `review_aspects_prompts`);
     IF part = 0 THEN
       -- each request once that has no answer, or a failure that may pass

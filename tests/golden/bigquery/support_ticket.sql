@@ -1,12 +1,13 @@
--- support_ticket for bigquery, model sqlenrich.gemini, version 1; made by sqlenrich
+-- support_ticket for bigquery, model gemini-3.5-flash-lite, version 1; made by sqlenrich
 -- It makes `support_ticket`, the accepted rows, and `support_ticket_quarantine`, the refused rows
 -- with their reasons. `support_ticket_responses` keeps every answer: run again, the script asks and
 -- pays only for requests that have no answer there. A change of the prompt, the model or a
 -- parameter makes new requests. After a stop run it again: only answers of the statement that was
 -- asking may be paid twice. Let it end at its first error.
--- Needs a remote model, made once:
--- CREATE MODEL `sqlenrich.gemini` REMOTE WITH CONNECTION DEFAULT
--- OPTIONS (ENDPOINT = 'gemini-3.5-flash-lite');
+-- Needs: access to the Vertex AI endpoint gemini-3.5-flash-lite (role Vertex AI User), and a
+-- dataset in the multi-region US or EU, which keeps the prompts there: Gemini 3 and later answer
+-- 404 in a single region. The model's full URL with locations/global works everywhere; Google may
+-- then process the prompts in any region.
 
 -- functions of this session: each expression that is long or needed more than once
 CREATE OR REPLACE TEMP FUNCTION sqlenrich_error(raw STRING) RETURNS STRING AS (
@@ -96,7 +97,7 @@ SELECT
     WHEN NOT `_no_input`
       THEN TO_HEX(
         SHA256(
-          '509753c96ff6a1d5d2d41b2150b9c614bc8771e83b7d2cf63865c07149194258'
+          '6f9d05662fd578d8009f9b4b1af3e1cb39ce20e6b42dd311331b0a00f62a00fe'
             || `prompt`
         )
       )
@@ -205,10 +206,10 @@ BEGIN
         JSON_VALUE(`raw`, '$.full_response.modelVersion')
       ),
       `served_fingerprint` = CAST(NULL AS STRING),
-      `read_by` = 'AI.GENERATE_TEXT 289e548b'
+      `read_by` = 'AI.GENERATE 289e548b'
     WHERE
       `raw` IS NOT NULL
-      AND COALESCE(`read_by`, '') <> 'AI.GENERATE_TEXT 289e548b'
+      AND COALESCE(`read_by`, '') <> 'AI.GENERATE 289e548b'
       AND `request_hash` IN (SELECT `request_hash` FROM `support_ticket_prompts`);
     IF part = 0 THEN
       -- each request once that has no answer, or a failure that may pass
@@ -297,26 +298,20 @@ BEGIN
       `request_hash`,
       `attempt`,
       `request_hash` AS `sent_hash`,
-      'sqlenrich.gemini' AS `model`,
+      'gemini-3.5-flash-lite' AS `model`,
       '1' AS `version`,
       '1892e31aefbf5236' AS `fingerprint`,
       CAST(CURRENT_TIMESTAMP() AS STRING) AS `run_id`,
       CURRENT_TIMESTAMP() AS `asked_at`,
-      TO_JSON_STRING((SELECT AS STRUCT answer.* EXCEPT (request_hash, attempt, prompt))) AS `raw`
-    FROM AI.GENERATE_TEXT(
-      MODEL `sqlenrich`.`gemini`,
-      (
-        SELECT
-          request_hash,
-          attempt,
-          prompt
-        FROM `support_ticket_pending`
-        WHERE CASE WHEN request_hash <= first_hash THEN 0 ELSE 1 END = part
-      ),
-      STRUCT(
-        '{"generation_config":{"response_mime_type":"application/json","response_schema":{"type":"OBJECT","properties":{"intent":{"type":"STRING","description":"What the customer wants","enum":["how_to","bug","outage","billing","refund","account_access","cancellation","feature_request","complaint","other"]},"urgency":{"type":"INTEGER","description":"1 nothing to do, 5 emergency","minimum":1,"maximum":5},"product":{"type":"STRING","description":"Product concerned; leave out if none is named or clear","enum":["web_app","mobile_app","api","card_reader"]},"needs_human":{"type":"BOOLEAN","description":"Whether a person must act or decide"},"summary":{"type":"STRING","description":"One English sentence, at most 25 words"}},"propertyOrdering":["intent","urgency","product","needs_human","summary"],"required":["intent","urgency","needs_human","summary"]},"thinking_config":{"thinking_level":"LOW"},"temperature":0,"max_output_tokens":2298}}' AS model_params
-      )
-    ) AS answer;
+      TO_JSON_STRING(
+        AI.GENERATE(
+          prompt,
+          endpoint => 'gemini-3.5-flash-lite',
+          model_params => JSON '{"generation_config":{"response_mime_type":"application/json","response_schema":{"type":"OBJECT","properties":{"intent":{"type":"STRING","description":"What the customer wants","enum":["how_to","bug","outage","billing","refund","account_access","cancellation","feature_request","complaint","other"]},"urgency":{"type":"INTEGER","description":"1 nothing to do, 5 emergency","minimum":1,"maximum":5},"product":{"type":"STRING","description":"Product concerned; leave out if none is named or clear","enum":["web_app","mobile_app","api","card_reader"]},"needs_human":{"type":"BOOLEAN","description":"Whether a person must act or decide"},"summary":{"type":"STRING","description":"One English sentence, at most 25 words"}},"propertyOrdering":["intent","urgency","product","needs_human","summary"],"required":["intent","urgency","needs_human","summary"]},"thinking_config":{"thinking_level":"MINIMAL"},"max_output_tokens":762}}'
+        )
+      ) AS `raw`
+    FROM `support_ticket_pending`
+    WHERE CASE WHEN request_hash <= first_hash THEN 0 ELSE 1 END = part;
     SET part = part + 1;
   END LOOP;
 END;

@@ -1,12 +1,13 @@
--- transaction for bigquery, model sqlenrich.gemini, version 1; made by sqlenrich
+-- transaction for bigquery, model gemini-3.5-flash-lite, version 1; made by sqlenrich
 -- It makes `transaction`, the accepted rows, and `transaction_quarantine`, the refused rows with
 -- their reasons. `transaction_responses` keeps every answer: run again, the script asks and pays
 -- only for requests that have no answer there. A change of the prompt, the model or a parameter
 -- makes new requests. After a stop run it again: only answers of the statement that was asking may
 -- be paid twice. Let it end at its first error.
--- Needs a remote model, made once:
--- CREATE MODEL `sqlenrich.gemini` REMOTE WITH CONNECTION DEFAULT
--- OPTIONS (ENDPOINT = 'gemini-3.5-flash-lite');
+-- Needs: access to the Vertex AI endpoint gemini-3.5-flash-lite (role Vertex AI User), and a
+-- dataset in the multi-region US or EU, which keeps the prompts there: Gemini 3 and later answer
+-- 404 in a single region. The model's full URL with locations/global works everywhere; Google may
+-- then process the prompts in any region.
 
 -- functions of this session: each expression that is long or needed more than once
 CREATE OR REPLACE TEMP FUNCTION sqlenrich_error(raw STRING) RETURNS STRING AS (
@@ -101,7 +102,7 @@ SELECT
     WHEN NOT `_no_input`
       THEN TO_HEX(
         SHA256(
-          '028fb570bfc3df488de7694b72046ec61c4bd5879b91645ca001cb58f4d87ffd'
+          '01bc66e829813ec475d101a65bc82a88d1cf1a9afe901841aa99b353f90d1448'
             || `prompt`
         )
       )
@@ -210,10 +211,10 @@ BEGIN
         JSON_VALUE(`raw`, '$.full_response.modelVersion')
       ),
       `served_fingerprint` = CAST(NULL AS STRING),
-      `read_by` = 'AI.GENERATE_TEXT 289e548b'
+      `read_by` = 'AI.GENERATE 289e548b'
     WHERE
       `raw` IS NOT NULL
-      AND COALESCE(`read_by`, '') <> 'AI.GENERATE_TEXT 289e548b'
+      AND COALESCE(`read_by`, '') <> 'AI.GENERATE 289e548b'
       AND `request_hash` IN (SELECT `request_hash` FROM `transaction_prompts`);
     IF part = 0 THEN
       -- each request once that has no answer, or a failure that may pass
@@ -302,26 +303,20 @@ BEGIN
       `request_hash`,
       `attempt`,
       `request_hash` AS `sent_hash`,
-      'sqlenrich.gemini' AS `model`,
+      'gemini-3.5-flash-lite' AS `model`,
       '1' AS `version`,
       'bbb4b300e9a6ca56' AS `fingerprint`,
       CAST(CURRENT_TIMESTAMP() AS STRING) AS `run_id`,
       CURRENT_TIMESTAMP() AS `asked_at`,
-      TO_JSON_STRING((SELECT AS STRUCT answer.* EXCEPT (request_hash, attempt, prompt))) AS `raw`
-    FROM AI.GENERATE_TEXT(
-      MODEL `sqlenrich`.`gemini`,
-      (
-        SELECT
-          request_hash,
-          attempt,
-          prompt
-        FROM `transaction_pending`
-        WHERE CASE WHEN request_hash <= first_hash THEN 0 ELSE 1 END = part
-      ),
-      STRUCT(
-        '{"generation_config":{"response_mime_type":"application/json","response_schema":{"type":"OBJECT","properties":{"merchant":{"type":"STRING","description":"Clean name, or unknown"},"category":{"type":"STRING","description":"What the money was for","enum":["groceries","restaurants","transport","fuel","travel","shopping","entertainment","software","utilities","telecom","housing","health","insurance","education","taxes","fees","loan","cash","transfer","income","refund","donation","other"]},"is_recurring":{"type":"BOOLEAN","description":"Whether a contract makes it repeat"},"country":{"type":"STRING","description":"ISO 3166 alpha-2; leave out if not shown"}},"propertyOrdering":["merchant","category","is_recurring","country"],"required":["merchant","category","is_recurring"]},"thinking_config":{"thinking_level":"LOW"},"temperature":0,"max_output_tokens":2168}}' AS model_params
-      )
-    ) AS answer;
+      TO_JSON_STRING(
+        AI.GENERATE(
+          prompt,
+          endpoint => 'gemini-3.5-flash-lite',
+          model_params => JSON '{"generation_config":{"response_mime_type":"application/json","response_schema":{"type":"OBJECT","properties":{"merchant":{"type":"STRING","description":"Clean name, or unknown"},"category":{"type":"STRING","description":"What the money was for","enum":["groceries","restaurants","transport","fuel","travel","shopping","entertainment","software","utilities","telecom","housing","health","insurance","education","taxes","fees","loan","cash","transfer","income","refund","donation","other"]},"is_recurring":{"type":"BOOLEAN","description":"Whether a contract makes it repeat"},"country":{"type":"STRING","description":"ISO 3166 alpha-2; leave out if not shown"}},"propertyOrdering":["merchant","category","is_recurring","country"],"required":["merchant","category","is_recurring"]},"thinking_config":{"thinking_level":"MINIMAL"},"max_output_tokens":632}}'
+        )
+      ) AS `raw`
+    FROM `transaction_pending`
+    WHERE CASE WHEN request_hash <= first_hash THEN 0 ELSE 1 END = part;
     SET part = part + 1;
   END LOOP;
 END;

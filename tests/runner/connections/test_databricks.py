@@ -29,6 +29,8 @@ from sqlenrich.store.connections.databricks.connection import (
     open_databricks,
     open_databricks_named,
 )
+from sqlenrich.store.connections.databricks.errors import not_connected
+from sqlenrich.store.connections.databricks.settings import settings_of_fields
 from tests.support.hostile import NAMES
 from tests.support.process import ROOT, Process
 from tests.support.warehouses import Standin, ended
@@ -36,7 +38,7 @@ from tests.support.warehouses import Standin, ended
 pytest.importorskip("databricks.sql")
 pytestmark = pytest.mark.spark
 
-TOKEN, PRINCIPAL, SECRET = "dapi-standin-token", "standin-principal", "standin-secret"
+TOKEN, PRINCIPAL, SECRET, IDENTITY = "dapi-standin-token", "standin-principal", "standin-secret", "an.identity.token"
 HTTP_PATH = "/sql/1.0/warehouses/standin"
 WAIT_S = 60.0
 ASK = "SELECT ai_query('m', CONCAT('{tag} ', id), failOnError => false).result AS answer FROM range({rows})"
@@ -297,6 +299,10 @@ def test_what_refuses_a_connection_is_one_line_within_30_seconds(
             "the profile has no http_path: it is in the warehouse's Connection details",
         ),
         ({"host": "h", "http_path": "p", "client_id": "hunter2"}, "the profile has no token (or client_id"),
+        (
+            {"host": "h", "http_path": "p", "auth_type": "env-oidc"},
+            "the profile has auth_type env-oidc, and DATABRICKS_OIDC_TOKEN is not set",
+        ),
         ({"host": "http://h/x", "http_path": "p", "token": "hunter2"}, "the profile has a host that is none"),
     ],
 )
@@ -307,11 +313,37 @@ def test_missing_fields_are_named(fields: dict[str, Any], expected: str) -> None
     assert "hunter2" not in str(caught.value)
 
 
-def test_a_service_principal_connects(fields: dict[str, Any]) -> None:
-    principal = {**fields, "token": None, "auth_type": "oauth", "client_id": PRINCIPAL, "client_secret": SECRET}
-    with open_databricks(principal) as opened:
+@pytest.mark.parametrize(
+    "login",
+    [
+        {"auth_type": "oauth", "client_id": PRINCIPAL, "client_secret": SECRET},
+        {"auth_type": "env-oidc", "client_id": PRINCIPAL},
+        {"auth_type": "file-oidc"},
+    ],
+)
+def test_a_service_principal_connects(
+    fields: dict[str, Any], login: dict[str, str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    (tmp_path / "token").write_text(f"{IDENTITY}\n")
+    monkeypatch.setenv("DATABRICKS_OIDC_TOKEN", IDENTITY)
+    monkeypatch.setenv("DATABRICKS_OIDC_TOKEN_FILEPATH", str(tmp_path / "token"))
+    with open_databricks({**fields, "token": None, **login}) as opened:
         assert opened.rows("SELECT 1") == [(1,)]
         assert opened.running({"run": "none"}) == []
+
+
+@pytest.mark.parametrize("auth_type", ["oauth", "external-browser"])
+def test_a_login_in_the_browser_is_left_to_the_client(auth_type: str) -> None:
+    settings = settings_of_fields({"host": "h", "http_path": "p", "auth_type": auth_type})
+    assert settings.credentials(1.0) == {"auth_type": "databricks-oauth"}
+
+
+def test_a_real_time_warehouse_is_told() -> None:
+    settings = settings_of_fields({"host": "h", "http_path": "/w", "token": "hunter2"})
+    refused = RuntimeError("BAD_REQUEST: Lakehouse/RT is not supported for Thrift protocol. Please update your driver")
+    assert str(not_connected(settings, refused)) == (
+        "h: /w is a Real-Time warehouse, which takes no Thrift: name a Pro or serverless SQL warehouse"
+    )
 
 
 CONFIG = """[DEFAULT]

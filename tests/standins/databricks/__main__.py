@@ -29,7 +29,7 @@ from collections.abc import Callable, Mapping, Sequence
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
-from urllib.parse import parse_qs, urlsplit
+from urllib.parse import parse_qs, parse_qsl, urlsplit
 
 from sqlenrich.llm.messages import Request
 from sqlenrich.llm.mock.model import MockModel
@@ -43,7 +43,7 @@ from tests.standins.databricks.thrift import Service
 from tests.standins.obedient import reply
 
 TOKEN = "dapi-standin-token"
-PRINCIPAL, SECRET = "standin-principal", "standin-secret"
+PRINCIPAL, SECRET, IDENTITY = "standin-principal", "standin-secret", "an.identity.token"
 HTTP_PATH = "/sql/1.0/warehouses/standin"
 KINDS = ("throttle", "reset", "session", "statement", "asked", "cut")
 DEFAULT_MAX_TOKENS = 4096
@@ -121,7 +121,7 @@ class Handler(BaseHTTPRequestHandler):
         body = self.rfile.read(int(self.headers.get("Content-Length") or 0))
         path = urlsplit(self.path).path
         if path == "/oidc/v1/token":
-            self._send_token()
+            self._send_token(dict(parse_qsl(body.decode())))
         elif path == "/calls":
             self.server.model.log.clear()
             self._send(200, {})
@@ -191,11 +191,21 @@ class Handler(BaseHTTPRequestHandler):
             return
         self.wfile.write(answer)
 
-    def _send_token(self) -> None:
+    def _send_token(self, form: Mapping[str, str]) -> None:
         import base64
 
         pair = base64.b64encode(f"{PRINCIPAL}:{SECRET}".encode()).decode()
-        if self.headers.get("Authorization") == f"Basic {pair}":
+        by_secret = self.headers.get("Authorization") == f"Basic {pair}"
+        exchanged = (
+            form.items()
+            >= {
+                "grant_type": "urn:ietf:params:oauth:grant-type:token-exchange",
+                "subject_token_type": "urn:ietf:params:oauth:token-type:jwt",
+                "subject_token": IDENTITY,
+                "scope": "all-apis",
+            }.items()
+        )
+        if by_secret or exchanged:
             self._send(200, {"access_token": TOKEN, "token_type": "Bearer", "expires_in": 3600})
         else:
             self._send(401, {"error": "invalid_client"})

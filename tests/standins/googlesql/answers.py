@@ -22,7 +22,7 @@ Reply = Callable[[str | None], Mapping[str, Any]]
 
 @dataclass(frozen=True)
 class Model:
-    """A model that is told the settings of the call, a row of AI.GENERATE_TEXT's STRUCT, beside the prompt."""
+    """A model that is told the settings of the call, AI.GENERATE_TEXT's STRUCT or AI.GENERATE's model_params."""
 
     answer: Callable[[str | None, Mapping[str, Any]], Mapping[str, Any]]
 
@@ -128,6 +128,11 @@ def _answer_scalar(session: Session, text: bytes, call: _Call, reply: Reply, nam
     result = calls.result_type(call.node, call.function, oracle.type_of, oracle.columns_of, refuse)
     query = b"SELECT TO_JSON_STRING(" + prompt + b"\n), " + prompt + b"\n" + b"\n".join(rest)
     asked = session.query(_with(text, call.entries) + query)
+    written = calls.argument(call.node, call.function, "model_params")
+    if isinstance(reply, Model) and written is not None:
+        given = session.query(b"SELECT TO_JSON_STRING(" + text[written.start : written.end] + b"\n)")
+        model, settings = reply, {"model_params": given.rows[0][0].string_value}
+        reply = lambda prompt: model.answer(prompt, settings)  # noqa: E731
     answers: dict[str, list[Any]] = {}
     for key, value in asked.rows:
         given = from_value(value, asked.columns[1][1])

@@ -17,6 +17,10 @@ Parameters = dict[str, str]
 Table = tuple[tuple[str, ...], list[tuple[str, ...]]]
 """The columns and the rows of an answer, all of them texts."""
 DONE: Table = ("status",), [("Statement executed successfully.",)]
+MODELS: Table = (
+    ("name", "lifecycle_status", "regions", "legacy_date", "end_of_life_date"),
+    [("LLAMA3.3-70B", "GA", "all", "", ""), ("MISTRAL-LARGE2", "LEGACY", "all", "2026-09-01", "2027-01-15")],
+)
 _NAME = r"([\w.\"$]+)"
 _LIMIT = r"(?:\s+LIMIT\s+(\d+))?"
 
@@ -115,6 +119,7 @@ _STATEMENTS: Mapping[str, Callable[[re.Match[str], Parameters, Objects], Table]]
     r"SHOW PARAMETERS LIKE '(\w+)' IN SESSION": _parameters,
     rf"SHOW TERSE SCHEMAS IN DATABASE {_NAME}{_LIMIT}": _schemas,
     rf"SHOW OBJECTS IN {_NAME}{_LIMIT}": _objects,
+    r"SHOW CORTEX BASE MODELS IN SCHEMA SNOWFLAKE\.MODELS": lambda *_: MODELS,
     rf"SHOW USER FUNCTIONS IN {_NAME}": _functions,
     rf"CREATE SCHEMA IF NOT EXISTS {_NAME}": _create,
 }

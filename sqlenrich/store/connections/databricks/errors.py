@@ -66,6 +66,11 @@ def not_connected(settings: Settings, error: Exception) -> Exception:
         return UnreachableError(f"{settings.host}: nobody answers there: correct host, or the network")
     if kinds & {"SSLError", "SSLCertVerificationError"} and not kinds & _CUT_SHORT:
         return ConfigError(f"{settings.host}: its TLS certificate is not accepted: correct host, or the trusted CAs")
+    if re.search(r"(?i)not supported for thrift", text):
+        return ConfigError(
+            f"{settings.host}: {settings.http_path} is a Real-Time warehouse, which takes no Thrift: "
+            "name a Pro or serverless SQL warehouse"
+        )
     if codes & {401, 403} or re.search(r"(?i)\b40[13]\b|invalid access token|unauthori[sz]ed", text):
         return ConfigError(f"{settings.host}: refused the credentials: {settings.credential} is wrong or expired")
     if codes & {404} or re.search(r"(?i)\b404\b|endpoint not found|no such (warehouse|endpoint)", text):

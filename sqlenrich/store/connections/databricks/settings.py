@@ -15,6 +15,7 @@ from configparser import Error as ConfigParserError
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
+from urllib.parse import urlencode
 
 from sqlenrich.core.errors import ConfigError, did_you_mean
 
@@ -32,6 +33,8 @@ class Settings:
     token: str = ""
     client_id: str = ""
     client_secret: str = ""
+    auth_type: str = ""
+    """How to log in without a token and a client secret."""
     catalog: str | None = None
     schema: str | None = None
     options: Mapping[str, Any] = field(default_factory=dict)
@@ -53,23 +56,40 @@ class Settings:
     @property
     def credential(self) -> str:
         """What to mend where the credentials are refused."""
-        return "token" if self.token else "client_id or client_secret"
+        if self.token:
+            return "token"
+        if self.auth_type in FEDERATED:
+            return f"the token of the identity provider ({FEDERATED[self.auth_type]}), or its federation policy,"
+        return "the login in the browser" if self.auth_type in BROWSER else "client_id or client_secret"
 
     @property
     def secrets(self) -> list[str]:
         """What no message may hold."""
-        return [secret for secret in (self.token, self.client_secret) if secret]
+        given = os.environ.get(FEDERATED["env-oidc"], "") if self.auth_type == "env-oidc" else ""
+        return [secret for secret in (self.token, self.client_secret, given) if secret]
 
     def credentials(self, timeout_s: float) -> dict[str, Any]:
-        """Give the client's arguments: the token, or a service principal that fetches its own."""
+        """Return the client's arguments: the token, a login in the browser, or a provider of tokens for an hour."""
         if self.token:
             return {"access_token": self.token}
-        principal = _ServicePrincipal(self, timeout_s)
-        return {"credentials_provider": lambda: principal.headers}
+        if self.auth_type in BROWSER:
+            own = {"oauth_client_id": self.client_id} if self.client_id else {}
+            return {"auth_type": "databricks-oauth", **own}
+        tokens = _Tokens(self, timeout_s)
+        return {"credentials_provider": lambda: tokens.headers}
 
 
-class _ServicePrincipal:
-    """Tokens of a service principal (OAuth machine-to-machine).
+BROWSER = ("oauth", "databricks-oauth", "external-browser")
+"""The kinds of a login in the browser: of dbt, of the client, and of Databricks' tools."""
+FEDERATED = {"env-oidc": "DATABRICKS_OIDC_TOKEN", "file-oidc": "DATABRICKS_OIDC_TOKEN_FILEPATH"}
+"""The kinds of workload identity federation, and the variable that has the identity provider's token or its file.
+
+https://docs.databricks.com/aws/dev-tools/auth/oauth-federation-exchange, read 2026-11-25.
+"""
+
+
+class _Tokens:
+    """Tokens for an hour, of a service principal's secret or in exchange for an identity provider's token.
 
     https://docs.databricks.com/aws/en/dev-tools/auth/oauth-m2m, read 2026-11-22.
     """
@@ -79,20 +99,42 @@ class _ServicePrincipal:
         self._token, self._ends = "", 0.0
 
     def headers(self) -> dict[str, str]:
-        """Give the header of a request, with a token that is valid."""
+        """Return the header of a request, with a token that is valid."""
         if time.monotonic() > self._ends - _RENEWED_S:
-            pair = f"{self._settings.client_id}:{self._settings.client_secret}".encode()
-            request = urllib.request.Request(
-                f"https://{self._settings.host}/oidc/v1/token",
-                data=b"grant_type=client_credentials&scope=all-apis",
-                headers={"Authorization": f"Basic {base64.b64encode(pair).decode()}"},
-            )
             trusted = ssl.create_default_context(cafile=self._settings.options.get("_tls_trusted_ca_file"))
-            with urllib.request.urlopen(request, timeout=self._timeout_s, context=trusted) as response:
+            with urllib.request.urlopen(self._request(), timeout=self._timeout_s, context=trusted) as response:
                 found = json.load(response)
             self._token = str(found["access_token"])
             self._ends = time.monotonic() + float(found.get("expires_in", 3600))
         return {"Authorization": f"Bearer {self._token}"}
+
+    def _request(self) -> urllib.request.Request:
+        settings, headers = self._settings, {}
+        if settings.auth_type in FEDERATED:
+            form = {
+                "grant_type": "urn:ietf:params:oauth:grant-type:token-exchange",
+                "subject_token_type": "urn:ietf:params:oauth:token-type:jwt",
+                "subject_token": _identity_token(settings.auth_type),
+                **({"client_id": settings.client_id} if settings.client_id else {}),
+            }
+        else:
+            pair = f"{settings.client_id}:{settings.client_secret}".encode()
+            form = {"grant_type": "client_credentials"}
+            headers = {"Authorization": f"Basic {base64.b64encode(pair).decode()}"}
+        data = urlencode({**form, "scope": "all-apis"}).encode()
+        return urllib.request.Request(f"https://{settings.host}/oidc/v1/token", data=data, headers=headers)
+
+
+def _identity_token(auth_type: str) -> str:
+    """Return the identity provider's token, which is read again each time: it ends, and its file is renewed."""
+    variable = FEDERATED[auth_type]
+    given = os.environ.get(variable, "")
+    if auth_type == "env-oidc":
+        return given
+    try:
+        return Path(given).read_text(encoding="utf-8").strip()
+    except OSError as error:
+        raise ConfigError(f"databricks: {variable} names {given}, which can't be read: {error.strerror}") from None
 
 
 def settings_of_fields(fields: Mapping[str, Any]) -> Settings:
@@ -105,13 +147,14 @@ def settings_of_fields(fields: Mapping[str, Any]) -> Settings:
     )
 
 
-_FIELDS = ("host", "http_path", "token", "client_id", "client_secret", "catalog", "schema")
+_FIELDS = ("host", "http_path", "token", "client_id", "client_secret", "auth_type", "catalog", "schema")
 _ENVIRONMENT = {
     "host": "DATABRICKS_HOST",
     "token": "DATABRICKS_TOKEN",
     "http_path": "DATABRICKS_HTTP_PATH",
     "client_id": "DATABRICKS_CLIENT_ID",
     "client_secret": "DATABRICKS_CLIENT_SECRET",
+    "auth_type": "DATABRICKS_AUTH_TYPE",
     "warehouse_id": "DATABRICKS_WAREHOUSE_ID",
 }
 """The variables of Databricks' tools: https://docs.databricks.com/aws/en/dev-tools/auth/env-vars, read 2026-11-22."""
@@ -167,8 +210,13 @@ def _settings(given: Mapping[str, str], place: str, options: Mapping[str, Any]) 
         raise ConfigError(f"databricks: {place} has a host that is none: write its name alone, as in dbc-1.example.com")
     missing = [] if host else ["host"]
     missing += [] if given.get("http_path") else ["http_path"]
-    if not given.get("token") and not (given.get("client_id") and given.get("client_secret")):
-        missing.append("token (or client_id and client_secret; a login in a browser is not used)")
+    auth_type = "" if given.get("token") or given.get("client_secret") else given.get("auth_type", "")
+    variable = FEDERATED.get(auth_type)
+    if variable is not None and not os.environ.get(variable):
+        raise ConfigError(f"databricks: {place} has auth_type {auth_type}, and {variable} is not set")
+    by_login = variable is not None or auth_type in BROWSER
+    if not given.get("token") and not by_login and not (given.get("client_id") and given.get("client_secret")):
+        missing.append("token (or client_id and client_secret; or auth_type: external-browser, env-oidc or file-oidc)")
     if missing:
         raise ConfigError(f"databricks: {place} has no {', no '.join(missing)}{_HINTS.get(missing[0], '')}")
     return Settings(
@@ -177,6 +225,7 @@ def _settings(given: Mapping[str, str], place: str, options: Mapping[str, Any]) 
         token=given.get("token", ""),
         client_id=given.get("client_id", ""),
         client_secret=given.get("client_secret", ""),
+        auth_type=auth_type,
         catalog=given.get("catalog") or None,
         schema=given.get("schema") or None,
         options=options,
