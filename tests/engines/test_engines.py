@@ -26,6 +26,7 @@ from sqlenrich.core.types import BIGINT, STRING, TIMESTAMP, Array, Scalar, Struc
 from sqlenrich.engines import ENGINES, engine_names, get_engine
 from sqlenrich.plan.plan import RESPONSES, STEPS
 from sqlenrich.plan.relations import symbol
+from sqlenrich.plan.request import ResolvedModel
 from sqlenrich.schema import normalise
 from sqlenrich.spec.enrichment import SourceColumn
 from sqlenrich.spec.loader import templates
@@ -523,13 +524,17 @@ def test_snowflakes_call_holds_every_text() -> None:
 
 
 @pytest.mark.zetasql
-def test_bigquerys_call_holds_every_text() -> None:
+@pytest.mark.parametrize(
+    ("model", "written"),
+    [(None, r"model_params => JSON ('\{.*')\s*\)"), ("ds.gemini", r"STRUCT\(\s*('\{.*') AS model_params\s*\)")],
+)
+def test_bigquerys_call_holds_every_text(model: str | None, written: str) -> None:
     from tests.standins.googlesql import googlesql
 
-    sql = se.compile_plan(hostile_call(), "bigquery").step("responses").sql
-    written = re.search(r"STRUCT\(\s*('\{.*') AS model_params\s*\)", sql, re.DOTALL)
-    assert written
-    ((settings,),) = googlesql().evaluate(f"SELECT {written[1]}")
+    plan = se.compile_plan(hostile_call(), "bigquery", model=None if model is None else ResolvedModel(model))
+    found = re.search(written, plan.step("responses").sql, re.DOTALL)
+    assert found
+    ((settings,),) = googlesql().evaluate(f"SELECT TO_JSON_STRING(PARSE_JSON({found[1]}))")
     config = json.loads(settings)["generation_config"]
     assert config["stop_sequences"] == ENUM
     asked = config["response_schema"]["properties"]["a"]

@@ -119,7 +119,7 @@ def test_a_described_field_changes_the_hash_but_a_vector_is_no_array_of_numbers(
 
 CALLS = {
     "snowflake": "CAST(AI_EMBED('voyage-multilingual-2', prompt) AS ARRAY)",
-    "databricks": "ai_query( 'qwen3-embedding-0-6b', prompt, returnType => 'ARRAY<FLOAT>', failOnError => FALSE )",
+    "databricks": "ai_query('qwen3-embedding-0-6b', prompt, returnType => 'ARRAY<FLOAT>', failOnError => FALSE)",
     "bigquery": "STRUCT(1024 AS output_dimensionality)",
     "spark": "'m', prompt, returnType => 'ARRAY<FLOAT>', modelParameters => named_struct('dimensions', 1024)",
 }

@@ -289,6 +289,7 @@ def register_ai_query(answer: Answer) -> None:
     import pyarrow as pa
     from pyspark.sql.pandas.functions import arrow_udf
 
+    session = spark_session()  # the function's type is parsed in it
     server = _answer_server()
     server.answer = answer
     address, key = server.address, server.key  # the function travels to the workers with these alone
@@ -320,7 +321,7 @@ def register_ai_query(answer: Answer) -> None:
     ai_query.__annotations__ = dict.fromkeys(ai_query.__annotations__, pa.Array)
     decorate: Any = arrow_udf  # its stub knows no function of six arguments
     made = decorate(ai_query, "result string, errorMessage string")
-    spark_session().udf.register("ai_query", made.asNondeterministic())
+    session.udf.register("ai_query", made.asNondeterministic())
 
 
 def _floats(value: Any) -> Any:
