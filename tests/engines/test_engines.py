@@ -26,7 +26,6 @@ from sqlenrich.core.types import BIGINT, STRING, TIMESTAMP, Array, Scalar, Struc
 from sqlenrich.engines import ENGINES, engine_names, get_engine
 from sqlenrich.plan.plan import RESPONSES, STEPS
 from sqlenrich.plan.relations import symbol
-from sqlenrich.plan.request import ResolvedModel
 from sqlenrich.schema import normalise
 from sqlenrich.spec.enrichment import SourceColumn
 from sqlenrich.spec.loader import templates
@@ -526,12 +525,12 @@ def test_snowflakes_call_holds_every_text() -> None:
 @pytest.mark.zetasql
 @pytest.mark.parametrize(
     ("model", "written"),
-    [(None, r"model_params => JSON ('\{.*')\s*\)"), ("ds.gemini", r"STRUCT\(\s*('\{.*') AS model_params\s*\)")],
+    [("default", r"model_params => JSON ('\{.*')\s*\)"), ("ds.gemini", r"STRUCT\(\s*('\{.*') AS model_params\s*\)")],
 )
-def test_bigquerys_call_holds_every_text(model: str | None, written: str) -> None:
+def test_bigquerys_call_holds_every_text(model: str, written: str) -> None:
     from tests.standins.googlesql import googlesql
 
-    plan = se.compile_plan(hostile_call(), "bigquery", model=None if model is None else ResolvedModel(model))
+    plan = se.compile_plan(replace(hostile_call(), model=model), "bigquery")
     found = re.search(written, plan.step("responses").sql, re.DOTALL)
     assert found
     ((settings,),) = googlesql().evaluate(f"SELECT TO_JSON_STRING(PARSE_JSON({found[1]}))")
