@@ -147,7 +147,7 @@ CASES = {
 
 
 def make_answers(case: Case, count: int) -> list[str]:
-    """Give ``count`` answers."""
+    """Return ``count`` answers."""
     return [json.dumps(case.answer(n, n % ACCEPTED_OF == 0), ensure_ascii=False) for n in range(count)]
 
 
@@ -160,7 +160,7 @@ class Cost:
 
 
 def measured(work: Callable[[], object], times: int, processor: Callable[[], float] = time.process_time) -> Cost:
-    """Give the cost of some runs, after one that warms up."""
+    """Return the cost of some runs, after one that warms up."""
     work()
     costs = []
     for _ in range(times):
@@ -206,12 +206,12 @@ VALIDATORS: Mapping[str, tuple[Callable[[Any, Mapping[str, Any]], Callable[[Any]
 
 
 def in_python(valid: Callable[[Any], bool], texts: Sequence[str]) -> int:
-    """Give how many answers are good."""
+    """Return how many answers are good."""
     return sum(valid(orjson.loads(text)) for text in texts)
 
 
 def by_judge(checks: Checks, texts: Sequence[str]) -> int:
-    """Give how many answers are good by the judge of a run without a warehouse."""
+    """Return how many answers are good by the judge of a run without a warehouse."""
     return sum(evaluate_checks(checks, text) is None for text in texts)
 
 
@@ -219,18 +219,18 @@ def by_judge(checks: Checks, texts: Sequence[str]) -> int:
 
 
 def enrichment_of(case: Case) -> Enrichment:
-    """Give an enrichment with the schema of a case."""
+    """Return an enrichment with the schema of a case."""
     header = f"source: source\nkey: [id]\noutput: {json.dumps(case.schema)}"
     return loads(f"---\n{header}\n---\n{{{{ body }}}}\n", name="bench")
 
 
 def plan_of(engine: str, case: Case) -> Plan:
-    """Give the plan of such an enrichment."""
+    """Return the plan of such an enrichment."""
     return se.compile_plan(enrichment_of(case), engine)
 
 
 def responses_sql(plan: Plan, engine: str) -> str:
-    """Give the query of a table of responses: the answers beside the hashes of their prompts."""
+    """Return the query of a table of responses: the answers beside the hashes of their prompts."""
     from sqlenrich.engines import get_engine
 
     words = get_engine(engine)
@@ -243,7 +243,7 @@ def responses_sql(plan: Plan, engine: str) -> str:
 
 
 def on_duckdb(case: Case, file: Path, threads: int, times: int) -> tuple[dict[str, Cost], int]:
-    """Give the cost of both on DuckDB, and how many answers are good."""
+    """Return the cost of both on DuckDB, and how many answers are good."""
     plan = plan_of("duckdb", case)
     checked, enriched = plan.step("checked"), plan.step("enriched")
     with duckdb.connect() as db:
@@ -267,7 +267,7 @@ def on_duckdb(case: Case, file: Path, threads: int, times: int) -> tuple[dict[st
 
 
 def on_spark(case: Case, file: Path, times: int) -> tuple[dict[str, Cost], int]:
-    """Give the cost of both on Spark, and how many answers are good."""
+    """Return the cost of both on Spark, and how many answers are good."""
     from pyspark.sql import SparkSession
 
     plan = plan_of("spark", case)
@@ -311,7 +311,7 @@ def on_spark(case: Case, file: Path, times: int) -> tuple[dict[str, Cost], int]:
 
 
 def measure(case: Case, count: int, engines: Sequence[str], times: int) -> dict[str, Any]:
-    """Give the rows a second of all, and their ratios to jsonschema-rs."""
+    """Return the rows a second of all, and their ratios to jsonschema-rs."""
     texts = make_answers(case, count)
     good = count - len(range(0, count, ACCEPTED_OF))
     speeds: dict[str, tuple[float, float]] = {}

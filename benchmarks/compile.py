@@ -18,13 +18,13 @@ from sqlenrich.spec.settings import Config
 
 
 def texts(count: int) -> list[tuple[str, str]]:
-    """Give the names and texts of ``count`` different enrichment files."""
+    """Return the names and texts of ``count`` different enrichment files."""
     sources = [path.read_text(encoding="utf-8") for path in templates().values()]
     return [(f"enrichment_{n}", sources[n % len(sources)] + f"\nCase {n}.") for n in range(count)]
 
 
 def measure(count: int) -> dict[str, float]:
-    """Give the seconds of each engine, and of loading, for ``count`` enrichments."""
+    """Return the seconds of each engine, and of loading, for ``count`` enrichments."""
     seconds: dict[str, float] = {}
     started = time.perf_counter()
     loaded = [loads(text, name=name) for name, text in texts(count)]

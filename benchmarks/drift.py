@@ -51,13 +51,13 @@ class Setting(NamedTuple):
 
 
 def shares(values: int, changed: float = BEFORE) -> Array:
-    """Give the shares of a field's values: the first is the one that changes, the others fall off by their place."""
+    """Return the shares of a field's values: the first is the one that changes, the others fall off by their place."""
     rest = 1 / np.arange(1, values)
     return np.concatenate([[changed], (1 - changed) * rest / rest.sum()])
 
 
 def draw(numbers: np.random.Generator, many: int, runs: int, setting: Setting, base: Array) -> Array:
-    """Give the rows of each value: by simulation, run and value."""
+    """Return the rows of each value: by simulation, run and value."""
     shape = (many, runs, len(base))
     if setting.points == 0:
         varied = np.broadcast_to(base, shape)
@@ -85,7 +85,7 @@ def windowed(counts: Array) -> Array:
 
 
 def scores(counts: Array) -> tuple[Array, Array]:
-    """Give σ and the share that moved, of each simulation; zeros where there is no earlier window."""
+    """Return σ and the share that moved, of each simulation; zeros where there is no earlier window."""
     counts = windowed(counts)
     windows = counts.shape[1] - 1
     if windows < 1:
@@ -179,7 +179,7 @@ class Result(NamedTuple):
 
 
 def simulate(setting: Setting, many: int, numbers: np.random.Generator) -> Result:
-    """Give the alarms of one setting."""
+    """Return the alarms of one setting."""
     limits = DriftSettings()
     threshold = field_threshold(limits.sigma, len(FIELDS))
     alarms, found = np.zeros(many, bool), 1.0

@@ -81,7 +81,7 @@ SETTINGS = (Setting("limited", 0.2, 256), Setting("fast", 0.01, 256))
 
 
 def messages(rows: int) -> Iterator[str]:
-    """Give distinct customer messages with the lengths of Banking77: half below 50 characters."""
+    """Return distinct customer messages with the lengths of Banking77: half below 50 characters."""
     chance = random.Random(77)
     for number in range(rows):
         words = {name: chance.choice(choices) for name, choices in WORDS.items()}
@@ -89,7 +89,7 @@ def messages(rows: int) -> Iterator[str]:
 
 
 def given_messages(path: Path, column: str, rows: int) -> Iterator[str]:
-    """Give ``count`` distinct messages of a CSV file. A shorter file is read again from its start."""
+    """Return ``count`` distinct messages of a CSV file. A shorter file is read again from its start."""
     with path.open(encoding="utf-8", newline="") as file:
         found = [row[column] for row in csv.DictReader(file)]
     for number in range(rows):
@@ -135,7 +135,7 @@ class Bench:
         self.environment.pop("PYTHONDONTWRITEBYTECODE", None)
 
     def clients(self) -> dict[str, tuple[str, str]]:
-        """Give the name of each client and its command."""
+        """Return the name of each client and its command."""
         found = {
             ("sqlenrich" if text == "auto" else f"sqlenrich --concurrency {text}"): ("sqlenrich", text)
             for text in self.given.concurrency
@@ -189,7 +189,7 @@ class Bench:
 
 
 def figures(rows: int, wall: float, seconds: float) -> dict[str, Any]:
-    """Give the figures of one run. ``seconds`` are those of its work, without the start of its process."""
+    """Return the figures of one run. ``seconds`` are those of its work, without the start of its process."""
     return {
         "rows": rows,
         "wall_s": round(wall, 2),
@@ -200,7 +200,7 @@ def figures(rows: int, wall: float, seconds: float) -> dict[str, Any]:
 
 
 def table(setting: Setting, runs: dict[str, list[dict[str, Any]]]) -> str:
-    """Give the medians as Markdown. The bare loop is counted without its start: it is the upper bound of a client."""
+    """Return the medians as Markdown. The bare loop is counted without its start: it is the upper bound of a client."""
 
     def median(name: str, figure: str) -> float:
         return statistics.median(float(run[figure]) for run in runs[name])

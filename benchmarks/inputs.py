@@ -20,7 +20,7 @@ import sqlenrich as se
 
 
 def inputs(rows: int, folder: Path) -> dict[str, Callable[[], Any]]:
-    """Give what makes each input: frames are made before the clock starts."""
+    """Return what makes each input: frames are made before the clock starts."""
     import pandas as pd
     import polars
 

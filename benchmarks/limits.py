@@ -39,7 +39,7 @@ COLUMNS = (
 
 
 def used(timeline: Sequence[Mapping[str, int]], what: str, limit: int, first: float, last: float) -> float | None:
-    """Give the used share of a limit between two moments, or None if they are less than a second apart."""
+    """Return the used share of a limit between two moments, or None if they are less than a second apart."""
     if last - first < 1:
         return None
     # Count what came before the last accepted request, which ends the time.

@@ -123,7 +123,7 @@ def texts(path: Path, rows: int, body: str) -> Path:
 
 
 def row_count(output: Path, query: str) -> int:
-    """Give the result of a counting query on an output database, or 0 if a table is missing."""
+    """Return the result of a counting query on an output database, or 0 if a table is missing."""
     try:
         with duckdb.connect(str(output), read_only=True) as db:
             found = db.execute(query).fetchone()
@@ -133,7 +133,7 @@ def row_count(output: Path, query: str) -> int:
 
 
 def counts(output: Path, name: str = "ticket") -> tuple[int, int, int, dict[str, int]]:
-    """Give the number of enriched and quarantined rows, the distinct ids of both, and the reason codes."""
+    """Return the number of enriched and quarantined rows, the distinct ids of both, and the reason codes."""
     good, bad = (row_count(output, f"SELECT count(*) FROM {table}") for table in (name, f"{name}_quarantine"))
     both = f"SELECT id FROM {name} UNION ALL SELECT id FROM {name}_quarantine"
     ids = row_count(output, f"SELECT count(DISTINCT id) FROM ({both})")
@@ -150,7 +150,7 @@ def show(figures: Mapping[str, Any]) -> None:
 
 
 def markdown(rows: Iterable[Mapping[str, Any]], columns: Sequence[str]) -> str:
-    """Give measurements as a table."""
+    """Return measurements as a table."""
     lines = ["| " + " | ".join(columns) + " |", "|" + " --- |" * len(columns)]
     return "\n".join(
         [*lines, *("| " + " | ".join(_cell(row.get(name, "")) for name in columns) + " |" for row in rows)]

@@ -85,7 +85,7 @@ def measure(folder: Path, rows: int, form: str) -> dict[str, object]:
 
 
 def resident(child: subprocess.Popen[str]) -> Iterator[float]:
-    """Give the resident memory of a process in MB, repeatedly until it ends. Without /proc, give nothing."""
+    """Return the resident memory of a process in MB, repeatedly until it ends. Without /proc, give nothing."""
     while child.poll() is None:
         with suppress(OSError, IndexError):
             yield int(Path(f"/proc/{child.pid}/statm").read_text().split()[1]) * PAGE / 2**20
@@ -93,13 +93,13 @@ def resident(child: subprocess.Popen[str]) -> Iterator[float]:
 
 
 def tenths(samples: Sequence[float]) -> list[int]:
-    """Give the maximum of each tenth of the time."""
+    """Return the maximum of each tenth of the time."""
     parts = (samples[len(samples) * n // 10 : len(samples) * (n + 1) // 10] for n in range(10))
     return [round(max(part)) for part in parts if part]
 
 
 def table(lines: Sequence[dict[str, Any]]) -> str:
-    """Give the sizes side by side as Markdown."""
+    """Return the sizes side by side as Markdown."""
     first = lines[0]
     shown = ["| rows | rows/s | of the first | CPU us/row | peak MB | database MB |", "| ---: " * 6 + "|"]
     for line in lines:

@@ -34,13 +34,13 @@ PARTS = 2
 
 
 def read(path: str, rows: int) -> list[str]:
-    """Give the messages."""
+    """Return the messages."""
     with Path(path).open(encoding="utf-8", newline="") as file:
         return [row["body"] for row, _ in zip(csv.DictReader(file), range(rows), strict=False)]
 
 
 async def ask_all(prompts: list[str], in_flight: int, url: str) -> list[str]:
-    """Give the texts of the answers, with a fixed number of requests in flight and no other work."""
+    """Return the texts of the answers, with a fixed number of requests in flight and no other work."""
     import aiohttp
 
     answers = [""] * len(prompts)

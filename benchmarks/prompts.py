@@ -58,7 +58,7 @@ Row = dict[str, Any]
 
 
 def compile_all(file: Path) -> dict[str, Any]:
-    """Give the CPU seconds of all templates: parsed and compiled once, then built and printed for each engine."""
+    """Return the CPU seconds of all templates: parsed and compiled once, then built and printed for each engine."""
     entries = [json.loads(line) for line in file.read_text(encoding="utf-8").splitlines()]
     parsing, building, printing = 0.0, dict.fromkeys(ENGINES, 0.0), dict.fromkeys(ENGINES, 0.0)
     compiled = characters = 0
@@ -108,7 +108,7 @@ def compile_all(file: Path) -> dict[str, Any]:
 
 
 def bodies(folder: Path) -> list[str]:
-    """Give the customers' messages, or generated ones if there are none."""
+    """Return the customers' messages, or generated ones if there are none."""
     file = folder / "banking77" / "train.csv"
     if not file.is_file():
         return [f"Message {n}: why has order {n * 7919} not come? " + "It is late. " * (n % 9) for n in range(10_000)]
@@ -117,7 +117,7 @@ def bodies(folder: Path) -> list[str]:
 
 
 def make_rows(texts: Sequence[str], count: int) -> list[Row]:
-    """Give ``count`` rows: a message, a number that may be missing, a few words as an array."""
+    """Return ``count`` rows: a message, a number that may be missing, a few words as an array."""
     return [
         {
             "id": n,
@@ -130,7 +130,7 @@ def make_rows(texts: Sequence[str], count: int) -> list[Row]:
 
 
 def timed(work: Callable[[], object], times: int) -> float:
-    """Give the seconds of the fastest of some runs, after one that warms up."""
+    """Return the seconds of the fastest of some runs, after one that warms up."""
     work()
     best = float("inf")
     for _ in range(times):
@@ -142,7 +142,7 @@ def timed(work: Callable[[], object], times: int) -> float:
 
 @cache
 def parsed(template: str) -> jinja2.Template:
-    """Give a template that is parsed once in each process."""
+    """Return a template that is parsed once in each process."""
     return environment().from_string(template)
 
 
@@ -179,7 +179,7 @@ def write_rows(rows: Sequence[Row], file: Path) -> None:
 
 
 def measure_rows(rows: Sequence[Row], engines: Sequence[str], times: int) -> Iterable[dict[str, Any]]:
-    """Give the rows per second of each prompt, in SQL and in Python."""
+    """Return the rows per second of each prompt, in SQL and in Python."""
     with (
         TemporaryDirectory() as folder,
         ProcessPoolExecutor(2, initializer=_take, initargs=([list(rows[0::2]), list(rows[1::2])],)) as pool,
@@ -218,7 +218,7 @@ def measure_rows(rows: Sequence[Row], engines: Sequence[str], times: int) -> Ite
 
 
 def _spark(file: Path) -> Any:
-    """Give a session of two threads that holds the rows in memory."""
+    """Return a session of two threads that holds the rows in memory."""
     from pyspark.sql import SparkSession
 
     settings = {"spark.ui.enabled": "false", "spark.log.level": "ERROR", "spark.driver.memory": "2g"}

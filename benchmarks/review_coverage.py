@@ -32,7 +32,7 @@ PROMISED = 0.95
 
 
 def strata_of(rows: int, wrong: float) -> list[tuple[int, int]]:
-    """Give the rows and the wrong rows of each stratum."""
+    """Return the rows and the wrong rows of each stratum."""
     scale = wrong / sum(size * rate for size, rate in zip(SIZES, RATES, strict=True))
     sizes = [max(1, round(size * rows)) for size in SIZES]
     sizes[0] += rows - sum(sizes)
@@ -40,7 +40,7 @@ def strata_of(rows: int, wrong: float) -> list[tuple[int, int]]:
 
 
 def coverage(rng: np.random.Generator, rows: int, judged: int, wrong: float, draws: int) -> tuple[float, float]:
-    """Give how often the interval held the truth, and its mean width as a share of the rows. No request is shared."""
+    """Return how often the interval held the truth, and its mean width as a share of the rows. No request is shared."""
     strata = strata_of(rows, wrong)
     truth = sum(bad for _, bad in strata)
     # What the SELECT of the sample draws of each stratum: its part, rounded up, and at least a few.
@@ -60,7 +60,7 @@ def coverage(rng: np.random.Generator, rows: int, judged: int, wrong: float, dra
 def shared_coverage(
     rng: np.random.Generator, requests: int, judged: int, wrong: float, draws: int
 ) -> tuple[float, float, int]:
-    """Give the same where rows share requests, and the number of rows. Half of the requests have one row."""
+    """Return the same where rows share requests, and the number of rows. Half of the requests have one row."""
     sizes = np.minimum(rng.zipf(1.8, requests), 300)
     bad = rng.random(requests) < wrong
     rows, truth = int(sizes.sum()), int(sizes[bad].sum())

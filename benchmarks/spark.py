@@ -98,7 +98,7 @@ class Timed(SparkBackend):
 
 
 def stats(url: str) -> dict[str, Any]:
-    """Give what an endpoint has seen."""
+    """Return what an endpoint has seen."""
     with urllib.request.urlopen(url.removesuffix("/v1") + "/stats") as page:
         return dict(json.load(page))
 
@@ -109,14 +109,14 @@ def show(**facts: object) -> None:
 
 
 def bare(url: str, folder: Path, rows: int) -> float:
-    """Give the answers a second of a loop of aiohttp."""
+    """Return the answers a second of a loop of aiohttp."""
     command = [sys.executable, str(PEERS), "bare", str(folder / "in.csv"), str(rows), str(WIDTH), url, ""]
     done = subprocess.run(command, capture_output=True, text=True, check=True)
     return rows / float(json.loads(done.stdout.splitlines()[-1])["seconds"])
 
 
 def client_alone(url: str, prompts: list[str]) -> float:
-    """Give the answers a second of a loop over the client alone."""
+    """Return the answers a second of a loop over the client alone."""
     model = EndpointModel(se.Endpoint(url, concurrency=WIDTH), RequestConfig("mock"))
     with Client(model, concurrency=WIDTH) as client:
         began = time.monotonic()
@@ -125,7 +125,7 @@ def client_alone(url: str, prompts: list[str]) -> float:
 
 
 def run(spark: SparkSession, folder: Path, url: str, number: int) -> tuple[float, float]:
-    """Give the answers a second of a run's asking, and the microseconds of the driver's desk a row."""
+    """Return the answers a second of a run's asking, and the microseconds of the driver's desk a row."""
     enrichment, clock = se.load(folder / "intent.prompt"), Clock()
     desk_before = _desk_seconds()
     model = se.Endpoint(url, model="mock", concurrency=WIDTH)
@@ -137,7 +137,7 @@ def run(spark: SparkSession, folder: Path, url: str, number: int) -> tuple[float
 
 
 def _desk_seconds() -> float:
-    """Give the processor time of this process: of a run on executors it is the desk's, and the little of the rest."""
+    """Return the processor time of this process: of a run on executors it is the desk's, and the little of the rest."""
     return time.process_time()
 
 
@@ -155,7 +155,7 @@ def judged(spark: SparkSession, folder: Path) -> None:
 
 
 def query(spark: SparkSession, folder: Path, url: str) -> float:
-    """Give the answers a second of ``ai_query`` and its write."""
+    """Return the answers a second of ``ai_query`` and its write."""
     spark.read.parquet(str(folder / "in.parquet")).repartition(2).createOrReplaceTempView("asked")
     with register(spark, endpoint=se.Endpoint(url, concurrency=WIDTH)):
         began = time.monotonic()

@@ -157,7 +157,7 @@ class Killer(NullObserver):
 
 
 def victims(fault: str) -> list[int]:
-    """Give the Python workers of this cluster's executors, or of one executor and the executor itself."""
+    """Return the Python workers of this cluster's executors, or of one executor and the executor itself."""
     parents = {pid: parent_of(pid) for pid in map(int, filter(str.isdigit, os.listdir("/proc")))}
     executors = sorted(pid for pid in parents if "CoarseGrainedExecutorBackend" in command_of(pid))
     chosen = executors if fault == "workers" else executors[-1:]
@@ -174,14 +174,14 @@ def is_below(pid: int, ancestor: int, parents: dict[int, int]) -> bool:
 
 
 def parent_of(pid: int) -> int:
-    """Give the parent of a process, 0 where it is gone."""
+    """Return the parent of a process, 0 where it is gone."""
     with suppress(OSError):
         return int(Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[1])
     return 0
 
 
 def command_of(pid: int) -> str:
-    """Give the command line of a process, empty where it is gone."""
+    """Return the command line of a process, empty where it is gone."""
     with suppress(OSError):
         return Path(f"/proc/{pid}/cmdline").read_text().replace("\0", " ")
     return ""
@@ -216,7 +216,7 @@ def drive(folder: str, master: str, url: str, fault: str, output: str) -> None:
 
 
 def digest(output: str) -> str:
-    """Give a digest of the rows of the result tables."""
+    """Return a digest of the rows of the result tables."""
     whole = hashlib.sha256()
     for name in TABLES:
         rows = sorted(map(repr, pq.read_table(f"{output}/{name}").to_pylist()))

@@ -30,7 +30,7 @@ LIMIT_S = 60.0
 
 
 def timed(done: Callable[[], object], limit_s: float) -> str:
-    """Give the seconds until something is true."""
+    """Return the seconds until something is true."""
     begun = time.monotonic()
     return f"{time.monotonic() - begun:.1f}" if until(done, limit_s) else f"more than {limit_s:g}"
 

@@ -114,7 +114,7 @@ def until(true: Callable[[], bool], process: BaseProcess) -> None:
 
 
 def without_id(place: Standin) -> int:
-    """Give how many statements of dead runs have no id in the ledger."""
+    """Return how many statements of dead runs have no id in the ledger."""
     if LEDGER not in place.tables():
         return 0
     states: dict[str, set[str]] = {}
@@ -124,7 +124,7 @@ def without_id(place: Standin) -> int:
 
 
 def phases(kills: int, chance: random.Random) -> list[str]:
-    """Give the phase of each kill: a sixth at the start, a sixth at the end, the others in the two between."""
+    """Return the phase of each kill: a sixth at the start, a sixth at the end, the others in the two between."""
     edge = max(1, kills // 6)
     between = ["submit", "ask"] * ((kills - 2 * edge + 1) // 2)
     early = ["start"] * edge + between[: kills - 2 * edge]
@@ -187,7 +187,7 @@ def spoiled(runs: Runs, share: float) -> Mapping[str, Any]:
 
 
 def trials(given: argparse.Namespace) -> Iterator[tuple[int, Callable[[Runs], Mapping[str, Any]]]]:
-    """Give what is tried, one after another, and over how many rows."""
+    """Return what is tried, one after another, and over how many rows."""
     if given.kills:
         yield 10 * given.kills, lambda runs: killed(runs, given.kills)
     for seconds in given.stops:

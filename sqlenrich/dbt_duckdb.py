@@ -110,7 +110,7 @@ class Plugin(BasePlugin):  # type: ignore[misc]  # dbt-duckdb has no types
             return self.asking > 0
 
     def constants(self, calls: pa.Array) -> pa.Array:
-        """Give the constant of each call."""
+        """Return the constant of each call."""
         return pa.array([self.of(call).constant for call in calls.to_pylist()], pa.string())
 
     def ask(self, calls: pa.Array, hashes: pa.Array, attempts: pa.Array, prompts: pa.Array) -> pa.Array:
@@ -155,7 +155,7 @@ class Plugin(BasePlugin):  # type: ignore[misc]  # dbt-duckdb has no types
         return found
 
     def client(self, asked: Asked) -> Client:
-        """Give the open client of a model. Call it with the lock."""
+        """Return the open client of a model. Call it with the lock."""
         if asked.client is not None and asked.client.stopped:  # by an earlier build of this process
             asked.client.__exit__(None, None, None)
             asked.client = None
@@ -165,7 +165,7 @@ class Plugin(BasePlugin):  # type: ignore[misc]  # dbt-duckdb has no types
         return asked.client
 
     def of(self, call: str) -> Asked:
-        """Give the model of a call. Raises ConfigError where the settings name none."""
+        """Return the model of a call. Raises ConfigError where the settings name none."""
         with self.lock:
             if call not in self.asked:
                 alias, brace, facts = call.partition("{")
@@ -248,6 +248,6 @@ def _fields(answer: Answer | None) -> dict[str, Any] | None:
 
 
 def _project() -> tuple[Path, ...]:
-    """Give the folder of the project that dbt builds: ``--project-dir`` may name another one than the current."""
+    """Return the folder of the project that dbt builds: ``--project-dir`` may name another one than the current."""
     folder = getattr(get_flags(), "PROJECT_DIR", None)
     return () if folder is None else (Path(folder),)

@@ -35,7 +35,7 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 
 
 def group(item: pytest.Item) -> str | None:
-    """Give the name of the tests that one worker runs, since what they share takes long to start: a stand-in, Spark.
+    """Return the name of the tests that one worker runs, since what they share takes long to start: a stand-in, Spark.
 
     dbt's builds on a stand-in are a group of their own: the longest group bounds the time of all tests.
     """

@@ -25,7 +25,7 @@ COMPILER = ("sqlglot", "jinja2", "ruamel", "click")
 
 
 def loaded(imports: str, modules: tuple[str, ...]) -> str:
-    """Give those of some modules that a statement loads in a new interpreter."""
+    """Return those of some modules that a statement loads in a new interpreter."""
     code = f"import sys; {imports}; print(*[name for name in {modules} if name in sys.modules])"
     return subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout.strip()
 

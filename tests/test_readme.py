@@ -39,7 +39,7 @@ def run(command: str, folder: Path) -> str:
 
 
 def replay(block: str, folder: Path) -> str:
-    """Give a console block with the real output of its commands."""
+    """Return a console block with the real output of its commands."""
     commands = [line for line in block.splitlines() if line.startswith("$ ")]
     return "".join(f"{command}\n{run(command[2:], folder)}" for command in commands)
 
@@ -86,6 +86,6 @@ def test_links_lead_to_a_file_and_a_heading(page: Path) -> None:
 
 
 def anchors(page: Path) -> set[str]:
-    """Give the anchors of a page's headings, as GitHub makes them."""
+    """Return the anchors of a page's headings, as GitHub makes them."""
     headings = re.findall(r"^#+ (.+)$", page.read_text(encoding="utf-8"), re.MULTILINE)
     return {re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-") for heading in headings}

@@ -117,7 +117,7 @@ class AnswerJudge:
         return True
 
     def told(self) -> Iterator[str]:
-        """Give what a user is told of a run that ended for its refused answers."""
+        """Return what a user is told of a run that ended for its refused answers."""
         yield f"none of the first {self.judged:,} answers is accepted, for instance:"
         yield from (f"  {example}" for example in self.examples)
 
@@ -135,6 +135,6 @@ class AnswerJudge:
 
 
 def shortened(text: str | None) -> str:
-    """Give an answer on one line, cut for a message."""
+    """Return an answer on one line, cut for a message."""
     line = " ".join((text or "").split())
     return line if len(line) <= SHOWN_CHARS else f"{line[: SHOWN_CHARS - 1]}…"

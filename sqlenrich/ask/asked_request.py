@@ -37,7 +37,7 @@ def shared_request(
     *,
     retry: bool = False,
 ) -> SharedRequest:
-    """Give what the requests of a run share; ``in_sql`` is the call of the engine's own function, where it asks.
+    """Return what the requests of a run share; ``in_sql`` is the call of the engine's own function, where it asks.
 
     ``calls`` are the models of the run's calls, each with its constant.
     """

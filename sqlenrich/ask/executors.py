@@ -318,7 +318,7 @@ class ExecutorAsker:
 
 
 def _readable(error: BaseException) -> BaseException:
-    """Give an error of a task that says what to do, where it is a known one."""
+    """Return an error of a task that says what to do, where it is a known one."""
     if found := _MISSING.search(str(error)):
         module = found[1].split(".")[0]
         return RunError(

@@ -56,7 +56,7 @@ class WantedModel:
 
 
 def wanted_model(model: Endpoint | Mock | str | None = None, **options: Unpack[ModelOptions]) -> WantedModel:
-    """Give the model that ``model`` or its shorthands name. Raises ConfigError where they contradict each other."""
+    """Return the model that ``model`` or its shorthands name. Raises ConfigError where they contradict each other."""
     served = getattr(model, "endpoint", None)
     if isinstance(served, Endpoint):  # servers that the caller started
         model = served
@@ -109,7 +109,7 @@ class ModelChoice:
         return self.model is None
 
     def with_params(self, resolved: ResolvedModel) -> ModelChoice:
-        """Give the same model with other parameters."""
+        """Return the same model with other parameters."""
         from sqlenrich.llm.endpoint.embedding_model import endpoint_model
         from sqlenrich.llm.endpoint.model import EndpointModel
 
@@ -123,7 +123,7 @@ class ModelChoice:
 
 
 def request_changes(choice: ModelChoice) -> tuple[RequestChange, ...]:
-    """Give what the requests of a model have otherwise since its endpoint refused something."""
+    """Return what the requests of a model have otherwise since its endpoint refused something."""
     found: tuple[RequestChange, ...] = getattr(choice.model, "changes", ())
     return found
 
@@ -131,7 +131,7 @@ def request_changes(choice: ModelChoice) -> tuple[RequestChange, ...]:
 def choose_model(
     enrichment: Enrichment, config: Config, wanted: WantedModel, budget: Budget | None = None
 ) -> ModelChoice:
-    """Give the model of a run: the mock, or an endpoint of the caller, the settings or the environment."""
+    """Return the model of a run: the mock, or an endpoint of the caller, the settings or the environment."""
     if wanted.mock is not None:
         return _mock(enrichment, wanted.mock, wanted.concurrency, budget)
     settings = wanted.endpoint if isinstance(wanted.endpoint, Endpoint) else config.endpoint(wanted.endpoint)
@@ -142,7 +142,7 @@ def choose_model(
 def sql_model(
     enrichment: Enrichment, engine: str, config: Config, wanted: WantedModel, budget: Budget | None
 ) -> ModelChoice:
-    """Give the model that a warehouse's own function asks. Raises ConfigError for what it can't do."""
+    """Return the model that a warehouse's own function asks. Raises ConfigError for what it can't do."""
     if wanted.mock is not None:
         raise ConfigError(f"{engine}: --mock invents answers, which no warehouse keeps; use it with a .duckdb output")
     resolved = model_for(enrichment, engine, config, wanted.name)
@@ -211,7 +211,7 @@ def _endpoint(
 
 
 def _own_model(enrichment: Enrichment, config: Config, settings: Endpoint, name: str | None) -> ResolvedModel:
-    """Give the model by the file and the settings of models; an endpoint without one is asked for its only model."""
+    """Return the model by the file and the settings of models; an endpoint without one is asked for its only model."""
     wanted = name or enrichment.model
     alias = config.model(wanted, "endpoint")
     if alias is None and wanted not in DEFAULT_ALIASES:
@@ -226,7 +226,7 @@ def _own_model(enrichment: Enrichment, config: Config, settings: Endpoint, name:
 
 
 def set_prices(budget: Budget | None, config: Config, model: str) -> Price | None:
-    """Give the budget of a run what its model costs, and return it; None without ``max_cost``.
+    """Return the budget of a run what its model costs, and return it; None without ``max_cost``.
 
     Raises ConfigError where the price is unknown.
     """

@@ -30,13 +30,13 @@ class PlanLine:
     currency: str = ""
 
     def facts(self) -> dict[str, Any]:
-        """Give the announcement as JSON has it."""
+        """Return the announcement as JSON has it."""
         names = ("rows", "distinct", "answered", "calls", "model", "paid")
         where = self.where.strip().removeprefix("at ") or None
         return {**{name: getattr(self, name) for name in names}, "where": where}
 
     def to_text(self) -> str:
-        """Give the announcement as one line."""
+        """Return the announcement as one line."""
         return (
             f"plan: {counted(self.rows, 'row')}, {counted(self.distinct, 'distinct request')}, "
             f"{self.answered:,} already answered, {counted(self.calls, 'call')} to {self.model}{self.where}"
@@ -66,7 +66,7 @@ class NullObserver:
     """An observer that shows nothing and declines nothing."""
 
     def plan(self, _line: PlanLine) -> bool:
-        """Give True."""
+        """Return True."""
         return True
 
     def answered(self, answers: Sequence[Answer], total: int) -> None:

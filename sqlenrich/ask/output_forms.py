@@ -14,7 +14,7 @@ FROM_BEST = ("json_schema", "json_object", "none")
 
 
 def output_forms(enrichment: Enrichment, resolved: ResolvedModel, endpoint: Endpoint | None) -> tuple[OutputForm, ...]:
-    """Give the form that a run asks with, and those that it falls back to, best first.
+    """Return the form that a run asks with, and those that it falls back to, best first.
 
     An endpoint of ``structured_output = "auto"`` that refuses one is asked with the next. The hint follows the prompt
     wherever no schema is sent, unless the file says otherwise. It is then no part of the request's hash: a stored

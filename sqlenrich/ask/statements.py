@@ -167,7 +167,7 @@ class StatementAsker:
         return min(self._size, self.left, self.progress.judge.missing or self.left)
 
     def _next_size(self, most: int | None) -> int:
-        """Give how many requests the next statement asks."""
+        """Return how many requests the next statement asks."""
         self._size = self._by_policy(self._seconds_each())
         return min(self._size, self.left, most or self.left)
 
@@ -209,7 +209,7 @@ class StatementAsker:
             self.stopped = True
 
     def _affordable(self, budget: Budget | None, call: Step, wanted: RequestRange) -> RequestRange | None:
-        """Give the part of a range that the caps allow, by what its requests cost at most; None: a cap is reached."""
+        """Return the part of a range that the caps allow, by what its requests cost at most; None: a cap is reached."""
         part: RequestRange | None = wanted
         if budget is not None and budget.max_calls is not None:
             part = self._first_of(call, wanted, budget.max_calls - budget.calls)
@@ -225,13 +225,13 @@ class StatementAsker:
         return part
 
     def _first_of(self, call: Step, part: RequestRange, requests: int) -> RequestRange | None:
-        """Give the first requests of a range; None for none."""
+        """Return the first requests of a range; None for none."""
         if requests >= part.requests:
             return part
         return self.backend.next_range(call, part.after, requests) if requests > 0 else None
 
     def _most(self, budget: Budget | None, part: RequestRange) -> Decimal:
-        """Give the most that a range may cost, where that is capped."""
+        """Return the most that a range may cost, where that is capped."""
         if budget is None or budget.max_cost is None:
             return FREE
         assert self.max_tokens is not None  # no cap without it

@@ -81,7 +81,7 @@ def check(file: str | Path, *, model: str | None = None, engines: Sequence[str] 
 
 
 def _prompt(enrichment: Enrichment, compiled: Prompt) -> list[str]:
-    """Give the constant part of the prompts, and a warning if it is where prefix caches cannot use it."""
+    """Return the constant part of the prompts, and a warning if it is where prefix caches cannot use it."""
     same = layout(compiled.printed, lambda text: len(text.encode())).constant
     line = f"  tokens      about {-(-same // BYTES_PER_TOKEN):,} of each prompt are constant"
     if enrichment.embedding is None:

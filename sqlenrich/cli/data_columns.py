@@ -31,7 +31,7 @@ MOST_PRINTED = 3
 
 
 def columns_of(data: str | Path, encoding: str | None = None) -> dict[str, Type]:
-    """Give the columns of an input and their types. Raises ConfigError for one that is missing or unreadable."""
+    """Return the columns of an input and their types. Raises ConfigError for one that is missing or unreadable."""
     from sqlenrich.store.duckdb.database import Database
     from sqlenrich.store.duckdb.source import open_source
 
@@ -41,7 +41,7 @@ def columns_of(data: str | Path, encoding: str | None = None) -> dict[str, Type]
 
 
 def key_of(types: Mapping[str, Type]) -> str | None:
-    """Give the column whose name is that of a key."""
+    """Return the column whose name is that of a key."""
     plain = (name for name, kind in types.items() if not isinstance(kind, Struct | Array))
     found = (name for name in plain if _KEYS.match(name) and name.lower() not in RESERVED_COLUMNS)
     return next(found, None)
@@ -53,7 +53,7 @@ def looks_like_text(column: str) -> bool:
 
 
 def printed_columns(types: Mapping[str, Type], key: str | None) -> list[str]:
-    """Give the columns that a prompt prints: the texts by their names, else others, but no label beside them."""
+    """Return the columns that a prompt prints: the texts by their names, else others, but no label beside them."""
     known = [name for name, kind in types.items() if name != key and kind in (STRING, BOOLEAN)]
     texts = [name for name in known if looks_like_text(name)]
     others = [name for name in known if not _LABELS.match(name)]
@@ -61,7 +61,7 @@ def printed_columns(types: Mapping[str, Type], key: str | None) -> list[str]:
 
 
 def nested_columns(types: Mapping[str, Type]) -> list[str]:
-    """Give the structs and arrays that a prompt can print, but no label."""
+    """Return the structs and arrays that a prompt can print, but no label."""
     return [name for name, kind in types.items() if is_printed(kind) and not _LABELS.match(name)]
 
 

@@ -40,7 +40,7 @@ def printed(variable: str, kind: Type, taken: Collection[str]) -> str:
 
 
 def _fields(label: str, place: str, kind: Struct, guards: tuple[str, ...]) -> Iterator[tuple[str, str, str]]:
-    """Give the label, the place and the test of each value in a struct; a value in a NULL struct can't be read."""
+    """Return the label, the place and the test of each value in a struct; a value in a NULL struct can't be read."""
     for name, inner in kind.fields:
         member = _member(place, name)
         if inner in _PRINTED:
@@ -50,7 +50,7 @@ def _fields(label: str, place: str, kind: Struct, guards: tuple[str, ...]) -> It
 
 
 def _elements(place: str, kind: Struct) -> Iterator[tuple[str, str]]:
-    """Give the label and the place of each value in an element."""
+    """Return the label and the place of each value in an element."""
     return ((name, _member(place, name)) for name, inner in kind.fields if inner in _PRINTED)
 
 

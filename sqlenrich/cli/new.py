@@ -114,7 +114,7 @@ def new(
 
 
 def template_text(template: str) -> str:
-    """Give the text of a ready-made enrichment."""
+    """Return the text of a ready-made enrichment."""
     known = templates()
     if template not in known:
         raise ConfigError(f'no template "{template}"{did_you_mean(template, known)}; see: sqlenrich templates')
@@ -122,7 +122,7 @@ def template_text(template: str) -> str:
 
 
 def fresh_text(name: str, types: dict[str, Type], data: str | Path | None) -> str:
-    """Give a commented prompt file for some columns, or one to fill in if there are none."""
+    """Return a commented prompt file for some columns, or one to fill in if there are none."""
     if not types:
         types = {"id": STRING, "text": STRING}
         source = "# The table to read; run --input names a file instead.\nsource: raw.messages\n"
@@ -160,7 +160,7 @@ def fresh_text(name: str, types: dict[str, Type], data: str | Path | None) -> st
 
 
 def _left_out(types: Mapping[str, Type], key: str | None, chosen: Sequence[str]) -> list[str]:
-    """Give a comment that names the columns which the prompt does not print."""
+    """Return a comment that names the columns which the prompt does not print."""
     names = [name for name in types if name not in chosen and name != key]
     nested = [name for name in names if isinstance(types[name], Struct | Array)]
     names = [quoted(name) for name in names if name not in nested]
@@ -174,24 +174,24 @@ def _left_out(types: Mapping[str, Type], key: str | None, chosen: Sequence[str])
 
 
 def _optional(variable: str, kind: Type, taken: Collection[str]) -> str:
-    """Give the template of a column that may be NULL."""
+    """Return the template of a column that may be NULL."""
     if isinstance(kind, Struct | Array):
         return printed(variable, kind, taken)
     return f"{{% if {variable} %}}{variable}: {{{{ {variable} }}}}\n{{% endif %}}"
 
 
 def _required(variable: str, kind: Type, taken: Collection[str]) -> str:
-    """Give the template of the column that must not be NULL."""
+    """Return the template of the column that must not be NULL."""
     return printed(variable, kind, taken) if isinstance(kind, Struct | Array) else f"{{{{ {variable} }}}}"
 
 
 def _shown(data: str | Path | None) -> str:
-    """Give an input's name without secrets."""
+    """Return an input's name without secrets."""
     return "" if data is None else input_name(str(data))
 
 
 def variable_name(column: str) -> str:
-    """Give a valid template variable for a column of any name."""
+    """Return a valid template variable for a column of any name."""
     name = re.sub(r"\W+", "_", column, flags=re.ASCII).strip("_").lower() or "column"
     name = name if not name[0].isdigit() else f"column_{name}"
     name = column if _IDENTIFIER.fullmatch(column) else name
@@ -199,7 +199,7 @@ def variable_name(column: str) -> str:
 
 
 def quoted(text: str) -> str:
-    """Give a text as a YAML scalar, quoted if it needs quotes."""
+    """Return a text as a YAML scalar, quoted if it needs quotes."""
     return (
         text
         if re.fullmatch(r"[A-Za-z_][A-Za-z0-9_]*", text) and text.lower() not in ("null", "true", "false")
@@ -219,7 +219,7 @@ def _column(variable: str, column: str, kind: Type) -> str:
 
 
 def _flow(kind: Type) -> str:
-    """Give a type as YAML on one line."""
+    """Return a type as YAML on one line."""
     if isinstance(kind, Struct):
         return f"{{struct: {{{', '.join(f'{quoted(name)}: {_flow(inner)}' for name, inner in kind.fields)}}}}}"
     return f"{{array: {_flow(kind.item)}}}" if isinstance(kind, Array) else str(type_json(kind))

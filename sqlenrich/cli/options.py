@@ -42,7 +42,7 @@ def parse_names(_: click.Context, __: click.Parameter, value: str | None) -> tup
 
 
 def _all(*options: Callable[[Any], Any]) -> Callable[[F], F]:
-    """Give one decorator that adds several options, in this order."""
+    """Return one decorator that adds several options, in this order."""
 
     def add(function: F) -> F:
         for option in reversed(options):
@@ -129,7 +129,7 @@ log_option = click.option(
 
 
 def json_option(what: str) -> Callable[[F], F]:
-    """Give ``--json``, where ``what`` is printed."""
+    """Return ``--json``, where ``what`` is printed."""
     return click.option("--json", "as_json", is_flag=True, help=f"Print the {what} as JSON.")
 
 

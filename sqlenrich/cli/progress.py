@@ -62,7 +62,7 @@ class Progress:
 
     @classmethod
     def of_command(cls, *, yes: bool, waits: bool = False) -> Self:
-        """Give the progress of a command on stderr. With ``waits`` a signal waits for the requests in flight."""
+        """Return the progress of a command on stderr. With ``waits`` a signal waits for the requests in flight."""
         ask = terminal.confirm if terminal.can_ask() and cls.asks else None
         progress = cls(sys.stderr, yes=yes, ask=ask, stopper=Stopper())
         if waits:
@@ -95,7 +95,7 @@ class Progress:
         self.note(line.to_text())
 
     def fail(self, error: SqlenrichError) -> bool:
-        """Give whether the error is told here; else the command prints it."""
+        """Return whether the error is told here; else the command prints it."""
         del error
         return False
 
@@ -141,11 +141,11 @@ class Progress:
             self._show(now)
 
     def line(self, now: float) -> str:
-        """Give the state in one line: done, rate, time left, tokens, cost, failures by code."""
+        """Return the state in one line: done, rate, time left, tokens, cost, failures by code."""
         return self.tally.head(now, stopping=self.stopper.requested) + self.tally.failed()
 
     def quiet_line(self, now: float) -> str:
-        """Give in one line what a run without answers waits for."""
+        """Return in one line what a run without answers waits for."""
         client = self.stopper.client
         if client is None:
             return f"{self._phase}, {clock(now - self.heard)}"
@@ -172,7 +172,7 @@ class Progress:
             self._shown = self.live
 
     def _painted(self, line: str) -> str:
-        """Give a line with its failures in colour."""
+        """Return a line with its failures in colour."""
         failed = self.tally.failed().removeprefix(", ")
         before, found, after = line.partition(failed) if self.coloured and failed else (line, "", "")
         return f"{before}{terminal.WARNING}{found}{terminal.PLAIN}{after}" if found else line

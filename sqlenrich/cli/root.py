@@ -13,7 +13,7 @@ EXIT_STALE = 3
 
 
 def status_of(error: SqlenrichError) -> int:
-    """Give the exit status of an error: of what was given, or at work."""
+    """Return the exit status of an error: of what was given, or at work."""
     return EXIT_ERROR if isinstance(error, RunError) else EXIT_USAGE
 
 

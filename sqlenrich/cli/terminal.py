@@ -25,7 +25,7 @@ def coloured() -> bool:
 
 
 def width(*, least: int = 60, most: int | None = None) -> int:
-    """Give the terminal's width in columns, within bounds."""
+    """Return the terminal's width in columns, within bounds."""
     columns = max(shutil.get_terminal_size((100, 24)).columns, least)
     return columns if most is None else min(columns, most)
 

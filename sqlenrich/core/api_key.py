@@ -18,7 +18,7 @@ class ApiKey(Protocol):
     """A reference to a key. Further kinds, such as a secret store's, need only this method."""
 
     def resolve(self) -> str | None:
-        """Give the key, None where there is none. It is called again where the endpoint refuses an accepted key."""
+        """Return the key, None where there is none. It is called again where the endpoint refuses an accepted key."""
         ...
 
 
@@ -29,7 +29,7 @@ class LiteralKey:
     value: str = field(repr=False)
 
     def resolve(self) -> str | None:
-        """Give the key."""
+        """Return the key."""
         return self.value
 
     def __reduce__(self) -> NoReturn:
@@ -43,7 +43,7 @@ class EnvironmentKey:
     variable: str
 
     def resolve(self) -> str | None:
-        """Give the variable's value."""
+        """Return the variable's value."""
         return os.environ.get(self.variable)
 
 
@@ -54,7 +54,7 @@ class CommandKey:
     command: str
 
     def resolve(self) -> str | None:
-        """Give what the command prints, without spaces around it. Raises ConfigError."""
+        """Return what the command prints, without spaces around it. Raises ConfigError."""
         try:
             done = subprocess.run(self.command, shell=True, stdout=subprocess.PIPE, check=False, timeout=COMMAND_S)
         except subprocess.TimeoutExpired:

@@ -23,7 +23,7 @@ class Embedding:
         return f"{{{compact_json(self.field)}:"
 
     def answer(self, vector: str) -> str:
-        """Give the text of an answer from the JSON text of its vector: the same one on every engine."""
+        """Return the text of an answer from the JSON text of its vector: the same one on every engine."""
         return self.before + vector + AFTER
 
 

@@ -84,14 +84,14 @@ class Endpoint:
         return Limits(**{limit.name: getattr(self, limit.name) for limit in fields(Limits)})
 
     def share(self, n: int) -> Endpoint:
-        """Give the endpoint for one of ``n`` processes, so that all of them together keep its limits.
+        """Return the endpoint for one of ``n`` processes, so that all of them together keep its limits.
 
         Raises ConfigError where a limit can't be shared by so many.
         """
         return replace(self, **asdict(self.limits.share(n)))
 
     def resolve_key(self) -> str | None:
-        """Give the key, None where there is none. Raises ConfigError for a key that no header can hold."""
+        """Return the key, None where there is none. Raises ConfigError for a key that no header can hold."""
         reference: ApiKey | None = None
         if isinstance(self.api_key, ApiKey):
             reference = self.api_key
@@ -105,7 +105,7 @@ class Endpoint:
         return key or None
 
     def resolve_headers(self) -> dict[str, str]:
-        """Give the headers with their values, their names in lower case. Raises ConfigError for a missing variable."""
+        """Return the headers with their values, the names in lower case. Raises ConfigError for a missing variable."""
         headers = {}
         for name, written in self.headers.items():
             value: str | None = written
@@ -121,7 +121,7 @@ class Endpoint:
 
 
 def endpoint_problems(written: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
-    """Give the key and the text of each problem with settings of ``ENDPOINT_KEYS``; ``url`` may be a list of URLs.
+    """Return the key and the text of each problem with settings of ``ENDPOINT_KEYS``; ``url`` may be a list of URLs.
 
     No text holds a value that may be secret: URLs are named by their number.
     """
@@ -141,7 +141,7 @@ def endpoint_problems(written: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
 
 
 def own_field_problems(key: str, body: Mapping[str, object]) -> Iterator[str]:
-    """Give a text for each field of a request's body that only sqlenrich sets."""
+    """Return a text for each field of a request's body that only sqlenrich sets."""
     yield from (f'{key}: "{name}" can\'t be set, because sqlenrich sets it' for name in _OWN_FIELDS if name in body)
 
 

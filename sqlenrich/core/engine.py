@@ -240,7 +240,7 @@ class Engine:
         return self.shares_settings_of or self.name
 
     def for_embedding(self, embedding: Embedding) -> Engine:
-        """Give the engine whose call gives vectors. Raises UnsupportedError where it has no function for them."""
+        """Return the engine whose call gives vectors. Raises UnsupportedError where it has no function for them."""
         plain = replace(
             self,
             params=dict.fromkeys(self.params),
@@ -268,7 +268,7 @@ class Engine:
         )
 
     def with_facts(self, changes: Mapping[str, VendorFact]) -> Engine:
-        """Give the engine that reads answers by other facts; what it asks stays."""
+        """Return the engine that reads answers by other facts; what it asks stays."""
         if not changes or self.reading is None or self.reading.mended is None:
             return self
         values = {name: fact.value for name, fact in changes.items()}
@@ -281,7 +281,7 @@ class Engine:
         return None if ends is None or day is None else replace(ends, value=day)
 
     def params_of(self, model: str) -> dict[str, str | None]:
-        """Give the portable parameters under the names that this model takes; None for one that it refuses."""
+        """Return the portable parameters under the names that this model takes; None for one that it refuses."""
         names = dict(self.params)
         for pattern, changed in self.params_by_model:
             if re.search(pattern, model):

@@ -64,7 +64,7 @@ class PromptError(SqlenrichError):
         super().__init__(f"{place}: {message}")
 
     def described(self, file: str) -> str:
-        """Give the problem as a line in a list of the problems of ``file``."""
+        """Return the problem as a line in a list of the problems of ``file``."""
         if self.source != file:
             return str(self)
         column = "" if self.column is None else f", column {self.column}"
@@ -72,7 +72,7 @@ class PromptError(SqlenrichError):
 
     @classmethod
     def of(cls, problems: Sequence[PromptError]) -> PromptError:
-        """Give one error for several problems, with the lines of each."""
+        """Return one error for several problems, with the lines of each."""
         first = problems[0]
         first.problems = tuple(problems)
         first.args = ("\n".join(str(problem) for problem in problems),)
@@ -98,7 +98,7 @@ class RunError(SqlenrichError):
 
 
 def did_you_mean(name: str, known: Iterable[str]) -> str:
-    """Give `` (known_name?)`` for the nearest known name, else an empty text."""
+    """Return `` (known_name?)`` for the nearest known name, else an empty text."""
     originals = {k.lower(): k for k in known}
     near = get_close_matches(name.lower(), originals, n=1, cutoff=0.6)
     return f" ({originals[near[0]]}?)" if near else ""

@@ -58,13 +58,13 @@ class SharedFunction:
     """Whether a script makes the function where it calls it once, too."""
 
     def __call__(self, *arguments: Sql) -> Sql:
-        """Give a call."""
+        """Return a call."""
         return SharedCall(
             this=PREFIX + self.name, expressions=[argument.copy() for argument in arguments], definition=self
         )
 
     def expression(self) -> Sql:
-        """Give the expression over the parameters."""
+        """Return the expression over the parameters."""
         return self.body(*map(exp.column, self.parameters))
 
     def __reduce__(self) -> tuple[Any, ...]:
@@ -105,12 +105,12 @@ _SAFE = (exp.Paren, exp.Anonymous, exp.Alias, exp.Coalesce, exp.If, exp.Case, ex
 
 
 def inlined(tree: Sql) -> Sql:
-    """Give the tree with each call replaced by its expression. The tree itself is changed."""
+    """Return the tree with each call replaced by its expression. The tree itself is changed."""
     return _replaced(tree, _expression)
 
 
 def called(tree: Sql, name_of: Callable[[SharedFunction], str | None]) -> Sql:
-    """Give the tree with each call as a call of a function, by the name as the engine writes it. Changes the tree.
+    """Return the tree with each call as a call of a function, by the name as the engine writes it. Changes the tree.
 
     A function without a name is replaced by its expression.
     """
@@ -139,12 +139,12 @@ def _replaced(tree: Sql, made: Callable[[SharedCall], Sql]) -> Sql:
 
 
 def functions_of(tree: Sql) -> Iterator[SharedFunction]:
-    """Give the functions that a tree calls, each after those that it calls itself; some more than once."""
+    """Return the functions that a tree calls, each after those that it calls itself; some more than once."""
     for call in tree.find_all(SharedCall):
         yield from functions_of(call.definition.expression())
         yield call.definition
 
 
 def digest(printed: str) -> str:
-    """Give what tells two functions of one name apart: six digits of the digest of the printed expression."""
+    """Return what tells two functions of one name apart: six digits of the digest of the printed expression."""
     return hashlib.sha256(printed.encode()).hexdigest()[:6]

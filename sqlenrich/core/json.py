@@ -7,10 +7,10 @@ from typing import Any
 
 
 def canonical_json(value: Any) -> str:
-    """Give the canonical JSON text of a value: sorted keys, no spaces, no escapes of Unicode characters."""
+    """Return the canonical JSON text of a value: sorted keys, no spaces, no escapes of Unicode characters."""
     return json.dumps(value, sort_keys=True, separators=(",", ":"), ensure_ascii=False, allow_nan=False)
 
 
 def compact_json(value: Any) -> str:
-    """Give a value as JSON without spaces, its keys in their order, in which models write properties."""
+    """Return a value as JSON without spaces, its keys in their order, in which models write properties."""
     return json.dumps(value, separators=(",", ":"), ensure_ascii=False, allow_nan=False)

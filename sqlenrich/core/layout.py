@@ -144,6 +144,6 @@ class Layout(Generator):
 
 @cache
 def generator_of(dialect: str) -> type[Generator]:
-    """Give the generator of a dialect that prints in this layout."""
+    """Return the generator of a dialect that prints in this layout."""
     base = sqlglot.Dialect.get_or_raise(dialect).generator_class
     return type(f"{base.__name__}InLines", (Layout, base), {})

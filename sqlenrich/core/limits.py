@@ -18,7 +18,7 @@ class Limits:
     output_tpm: int | None = None
 
     def share(self, n: int) -> Limits:
-        """Give what one of ``n`` processes may use, so that all of them together keep these limits.
+        """Return what one of ``n`` processes may use, so that all of them together keep these limits.
 
         A share is rounded down. Raises ConfigError where a share would be less than 1.
         """

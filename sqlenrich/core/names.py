@@ -11,18 +11,18 @@ from sqlenrich.core.engine import Engine
 
 
 def identifier(engine: Engine, name: str) -> exp.Identifier:
-    """Give a name as the engine's users expect it: quoted, except for a plain name on an engine that folds case."""
+    """Return a name as the engine's users expect it: quoted, except for a plain name on an engine that folds case."""
     plain = re.fullmatch(r"[A-Za-z_][A-Za-z0-9_]*", name) is not None and name.upper() not in engine.reserved
     return exp.to_identifier(name, quoted=engine.quotes_always or not plain)
 
 
 def column(engine: Engine, name: str, table: str | None = None) -> exp.Column:
-    """Give a column reference."""
+    """Return a column reference."""
     return exp.column(identifier(engine, name), table=table)
 
 
 def relation(engine: Engine, name: str) -> exp.Table:
-    """Give a table by its dotted name; parts may be quoted as the engine quotes. Raises ValueError if unreadable."""
+    """Return a table by its dotted name; parts may be quoted as the engine quotes. Raises ValueError if unreadable."""
     try:
         table = exp.to_table(name, dialect=engine.dialect)
     except sqlglot.errors.SqlglotError as error:

@@ -18,7 +18,7 @@ _CONTROL = re.compile(r"[\x00-\x1f]")
 
 
 def _escape_string(text: str) -> str:
-    """Give DuckDB's ``E'...'``: a text on one line, of which no tab or carriage return is lost where it is pasted.
+    """Return DuckDB's ``E'...'``: a text on one line, of which no tab or carriage return is lost where it is pasted.
 
     A quote is doubled. After ``\\'`` DuckDB's tokenizer takes the text for ended and replaces no-break spaces (2.0).
     """
@@ -32,7 +32,7 @@ _ESCAPES = {"\n": "\\n", "\t": "\\t", "\r": "\\r", "\b": "\\b", "\f": "\\f"}
 
 
 def _marks(texts: Sequence[str]) -> Iterator[str]:
-    """Give placeholders that occur in none of the texts and can't overlap with the end of one."""
+    """Return placeholders that occur in none of the texts and can't overlap with the end of one."""
     for number in count():
         mark = f"\ue000{number}\ue001"
         if not any(mark in text for text in texts):

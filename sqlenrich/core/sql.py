@@ -18,7 +18,7 @@ Build = Callable[..., Sql]
 
 
 def literal(value: str | int | float | bool | None) -> Sql:
-    """Give a constant."""
+    """Return a constant."""
     if value is None:
         return exp.Null()
     if isinstance(value, bool):
@@ -29,62 +29,62 @@ def literal(value: str | int | float | bool | None) -> Sql:
 
 
 def equals(column: str, value: str) -> Sql:
-    """Give the test that a column has a value."""
+    """Return the test that a column has a value."""
     return exp.EQ(this=exp.column(column), expression=literal(value))
 
 
 def double(value: float) -> Sql:
-    """Give a constant that every engine reads as a double, not as a decimal."""
+    """Return a constant that every engine reads as a double, not as a decimal."""
     written = repr(abs(value))
     number = exp.Literal.number(written if "e" in written else written + "E0")
     return exp.Neg(this=number) if math.copysign(1, value) < 0 else number
 
 
 def func(name: str, *args: Sql, **named: Sql) -> Sql:
-    """Give a function call, printed under exactly this name; ``named`` arguments as ``name => value``."""
+    """Return a function call, printed under exactly this name; ``named`` arguments as ``name => value``."""
     keywords = [exp.Kwarg(this=exp.var(key), expression=value) for key, value in named.items()]
     return exp.Anonymous(this=name, expressions=[*args, *keywords])
 
 
 def named_func(name: str) -> Build:
-    """Give a builder of calls to one function."""
+    """Return a builder of calls to one function."""
     return lambda *args: func(name, *args)
 
 
 def replace_table(table: exp.Table, select: Sql, *properties: exp.Property) -> list[Sql]:
-    """Give the statement that makes a table afresh from a SELECT, where the engine has CREATE OR REPLACE TABLE."""
+    """Return the statement that makes a table afresh from a SELECT, where the engine has CREATE OR REPLACE TABLE."""
     given = exp.Properties(expressions=list(properties)) if properties else None
     return [exp.Create(this=table, kind="TABLE", expression=select, replace=True, properties=given)]
 
 
 def wrapped(value: Sql) -> Sql:
-    """Give a value in parentheses where it could not stand beside an operator without them."""
+    """Return a value in parentheses where it could not stand beside an operator without them."""
     return exp.Paren(this=value) if isinstance(value, exp.Binary | exp.Case | exp.Neg) else value
 
 
 def all_of(*tests: Sql) -> Sql:
-    """Give the conjunction."""
+    """Return the conjunction."""
     return exp.and_(*tests, copy=False)
 
 
 def any_of(*tests: Sql) -> Sql:
-    """Give the disjunction."""
+    """Return the disjunction."""
     return exp.or_(*tests, copy=False)
 
 
 def case(*arms: tuple[Sql, Sql], default: Sql | None = None) -> exp.Case:
-    """Give a searched CASE."""
+    """Return a searched CASE."""
     return exp.Case(ifs=[exp.If(this=test, true=value) for test, value in arms], default=default)
 
 
 def noted(arm: exp.If, note: str) -> exp.If:
-    """Give an arm of a CASE with a comment for its reader."""
+    """Return an arm of a CASE with a comment for its reader."""
     arm.add_comments([note])
     return arm
 
 
 def negated(test: Sql) -> Sql:
-    """Give the negation: NULL where the test is NULL."""
+    """Return the negation: NULL where the test is NULL."""
     if isinstance(test, exp.Not | exp.Boolean):
         return test.this if isinstance(test, exp.Not) else exp.Boolean(this=not test.this)
     if isinstance(test, exp.Paren):
@@ -95,29 +95,29 @@ def negated(test: Sql) -> Sql:
 
 
 def one_of(value: Sql, *texts: str) -> Sql:
-    """Give the test that a text is one of these."""
+    """Return the test that a text is one of these."""
     if len(texts) == 1:
         return exp.EQ(this=value, expression=literal(texts[0]))
     return exp.In(this=value, expressions=[literal(text) for text in texts])
 
 
 def is_blank(trimmed: Sql) -> Sql:
-    """Give whether a trimmed text is empty or NULL."""
+    """Return whether a trimmed text is empty or NULL."""
     return exp.EQ(this=exp.Coalesce(this=trimmed, expressions=[literal("")]), expression=literal(""))
 
 
 def given(value: Sql) -> Sql:
-    """Give the test that a value is not NULL."""
+    """Return the test that a value is not NULL."""
     return exp.Not(this=exp.Is(this=value, expression=exp.Null()))
 
 
 def first_of(values: Sequence[Sql]) -> Sql:
-    """Give the first of some values that is not NULL."""
+    """Return the first of some values that is not NULL."""
     return func("COALESCE", *values) if len(values) > 1 else values[0]
 
 
 def concat(*parts: Sql) -> Sql:
-    """Give the joined text; NULL where a part is NULL."""
+    """Return the joined text; NULL where a part is NULL."""
     result = parts[0]
     for part in parts[1:]:
         result = exp.DPipe(this=result, expression=part, safe=False)
@@ -125,12 +125,12 @@ def concat(*parts: Sql) -> Sql:
 
 
 def record_separator() -> Sql:
-    """Give the text U+001E. A console or an editor may lose the character itself from a literal."""
+    """Return the text U+001E. A console or an editor may lose the character itself from a literal."""
     return func("CHR", literal(ord(SEPARATOR)))
 
 
 def cast(value: Sql, to: str | exp.DataType, *, safe: bool = False) -> Sql:
-    """Give a cast to a type of the engine; ``safe`` gives NULL for a value that can't be cast."""
+    """Return a cast to a type of the engine; ``safe`` gives NULL for a value that can't be cast."""
     kind = exp.DataType.build(to, udt=True) if isinstance(to, str) else to
     return (exp.TryCast if safe else exp.Cast)(this=value, to=kind)
 
@@ -142,6 +142,6 @@ def utc_time(moment: datetime, kind: exp.DataType) -> exp.Cast:
 
 
 def lambda_(name: str, body: Callable[[Sql], Sql]) -> exp.Lambda:
-    """Give ``name -> body(name)``."""
+    """Return ``name -> body(name)``."""
     parameter = exp.to_identifier(name)
     return exp.Lambda(this=body(exp.column(name)), expressions=[parameter])

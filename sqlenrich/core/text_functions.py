@@ -246,6 +246,6 @@ class TextFunctions:
 
 
 def text_function(functions: TextFunctions, operation: str) -> Build:
-    """Give the function of an operation by its name."""
+    """Return the function of an operation by its name."""
     function: Build = getattr(functions, operation)
     return function

@@ -28,12 +28,12 @@ ROW_SYSTEM = Turn(SYSTEM, None)
 
 
 def as_messages(turns: Sequence[Turn]) -> list[dict[str, str | None]]:
-    """Give turns as chat completions take them; the content of a row's own is None."""
+    """Return turns as chat completions take them; the content of a row's own is None."""
     return [turn._asdict() for turn in turns]
 
 
 def split_system(turns: Sequence[Turn], text: str) -> tuple[str, str]:
-    """Give the system message that a row has of its own, and its prompt. Without one the message is ""."""
+    """Return the system message that a row has of its own, and its prompt. Without one the message is ""."""
     if ROW_SYSTEM not in turns or SEPARATOR not in text:
         return "", text
     system, _, prompt = text.partition(SEPARATOR)
@@ -41,13 +41,13 @@ def split_system(turns: Sequence[Turn], text: str) -> tuple[str, str]:
 
 
 def shown_text(turns: Sequence[Turn], text: str) -> str:
-    """Give the text of a row for a person to read: its own system message, where it has one, under its name."""
+    """Return the text of a row for a person to read: its own system message, where it has one, under its name."""
     system, prompt = split_system(turns, text)
     return f"System: {system}{_EMPTY_LINE}{prompt}" if system else prompt
 
 
 def text_before(turns: Sequence[Turn]) -> str:
-    """Give the constant text before a prompt where a vendor's function takes one text alone; "" without turns.
+    """Return the constant text before a prompt where a vendor's function takes one text alone; "" without turns.
 
     The system's text comes first, without a name. Examples follow as ``User: ...`` and ``Assistant: ...``, and the
     prompt is then the next ``User: ``. An empty line separates them. What a row has of its own is left out.
@@ -58,11 +58,11 @@ def text_before(turns: Sequence[Turn]) -> str:
 
 
 def text_after_system(turns: Sequence[Turn]) -> str:
-    """Give the constant text between the system message that a row has of its own and its prompt."""
+    """Return the constant text between the system message that a row has of its own and its prompt."""
     return _EMPTY_LINE + text_before(turns)
 
 
 def sent_text(turns: Sequence[Turn], text: str) -> str:
-    """Give all of a request as one text, as a vendor's function gets it, without the hint."""
+    """Return all of a request as one text, as a vendor's function gets it, without the hint."""
     system, prompt = split_system(turns, text)
     return (system + text_after_system(turns) if system else text_before(turns)) + prompt

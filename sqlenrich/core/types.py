@@ -43,7 +43,7 @@ class Struct:
     fields: tuple[tuple[str, Type], ...]
 
     def field(self, name: str) -> Type | None:
-        """Give the type of a field, or None where there is no such field."""
+        """Return the type of a field, or None where there is no such field."""
         return dict(self.fields).get(name)
 
 
@@ -68,7 +68,7 @@ _DECIMAL = re.compile(r"decimal\(\s*(\d{1,2})\s*,\s*(\d{1,2})\s*\)")
 
 
 def parse_type(written: object) -> Type:
-    """Give the type that a file or a caller wrote. Raises ValueError with one line for an unknown type."""
+    """Return the type that a file or a caller wrote. Raises ValueError with one line for an unknown type."""
     if isinstance(written, Scalar | Decimal | Array | Struct):
         return written
     if isinstance(written, str):
@@ -90,12 +90,12 @@ def parse_type(written: object) -> Type:
 
 
 def uncoerced(value: Type) -> Type:
-    """Give a type without the coercions around it."""
+    """Return a type without the coercions around it."""
     return uncoerced(value.type) if isinstance(value, Coerced) else value
 
 
 def stored(value: Type) -> Type:
-    """Give the type of a column in a table, for the type by which its values are read."""
+    """Return the type of a column in a table, for the type by which its values are read."""
     match value:
         case Coerced(kind):
             return stored(kind)
@@ -117,7 +117,7 @@ def without_zones(value: Type) -> Type:
 
 
 def type_json(value: Type) -> object:
-    """Give a type as it is written in files: the inverse of :func:`parse_type`."""
+    """Return a type as it is written in files: the inverse of :func:`parse_type`."""
     if isinstance(value, Scalar):
         return value.name
     if isinstance(value, Decimal):

@@ -50,7 +50,7 @@ CLIENT_COLUMNS = ("request_hash", "attempt", "sent_hash", *ANSWER, "version", "f
 
 
 def call_facts(enrichment: Enrichment) -> dict[str, Any]:
-    """Give what a client must know of an enrichment, and an answer that fits its schema."""
+    """Return what a client must know of an enrichment, and an answer that fits its schema."""
     return {
         "name": enrichment.name,
         "schema": enrichment.schema,
@@ -66,7 +66,7 @@ def call_facts(enrichment: Enrichment) -> dict[str, Any]:
 
 
 def with_constant_of_client(query: Sql, plan: Plan) -> Sql:
-    """Give the query of the prompts with the constant of the plugin's model as the symbol CONSTANT."""
+    """Return the query of the prompts with the constant of the plugin's model as the symbol CONSTANT."""
     query = query.copy()
     for node in list(query.find_all(exp.Literal)):
         if node.is_string and node.this == plan.constant:
@@ -75,7 +75,7 @@ def with_constant_of_client(query: Sql, plan: Plan) -> Sql:
 
 
 def answers_of_client(engine: Engine, enrichment: Enrichment, run_id: Sql) -> exp.Select:
-    """Give the SELECT that asks each pending request once, by the symbol ASK.
+    """Return the SELECT that asks each pending request once, by the symbol ASK.
 
     An answer is read as it comes: none has a ``raw``. A request without an answer was not asked, and stays pending.
     """
@@ -97,7 +97,7 @@ def answers_of_client(engine: Engine, enrichment: Enrichment, run_id: Sql) -> ex
 
 
 def client_pieces(engine: Engine, enrichment: Enrichment) -> dict[str, str]:
-    """Give the Jinja of both functions: with ``sqlenrich_mock_sql`` the package gives SQL in their place."""
+    """Return the Jinja of both functions: with ``sqlenrich_mock_sql`` the package gives SQL in their place."""
     call = string(print_sql(engine, literal(compact_json(call_facts(enrichment)))))
     given = f"{call}, {string(enrichment.name)}"
     return {name: f"{{{{ sqlenrich.{name.removeprefix('sqlenrich_')}({given}) }}}}" for name in (ASK, CONSTANT)}

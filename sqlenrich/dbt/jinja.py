@@ -18,12 +18,12 @@ _ACTIVE = re.compile(r"[{\r][{%#\r]+|\r")
 
 
 def string(text: str) -> str:
-    """Give a text as a string literal of Jinja."""
+    """Return a text as a string literal of Jinja."""
     return json.dumps(text, ensure_ascii=False)
 
 
 def inert(text: str) -> str:
-    """Give a template that renders as the text."""
+    """Return a template that renders as the text."""
     return _ACTIVE.sub(lambda found: "{{ " + string(found[0]) + " }}", text)
 
 
@@ -38,12 +38,12 @@ def template(engine: Engine, query: Sql, pieces: Mapping[str, str]) -> str:
 
 
 def marked(engine: Engine, roles: Iterable[str], number: int = 0) -> Relations:
-    """Give relations that print as marks."""
+    """Return relations that print as marks."""
     return Relations(engine, {role: exp.Table(this=exp.var(_mark(role, number))) for role in roles})
 
 
 def filled(printed: str, pieces: Mapping[str, str], number: int = 0) -> str:
-    """Give a template for a text with marks: each mark as its piece of Jinja."""
+    """Return a template for a text with marks: each mark as its piece of Jinja."""
     found = inert(printed)
     for role, piece in pieces.items():
         found = found.replace(_mark(role, number), piece)
@@ -55,7 +55,7 @@ def _mark(role: str, number: int) -> str:
 
 
 def chosen(forms: Sequence[tuple[str, str]]) -> str:
-    """Give a template of which a condition chooses the form; one form needs none."""
+    """Return a template of which a condition chooses the form; one form needs none."""
     if len(forms) == 1:
         return forms[0][1]
     written = [f"{{%- {'elif' if n else 'if'} {test} -%}}\n{text}" for n, (test, text) in enumerate(forms)]
@@ -63,7 +63,7 @@ def chosen(forms: Sequence[tuple[str, str]]) -> str:
 
 
 def arms(templates: Mapping[str, str], default: str) -> str:
-    """Give a template with one arm for each type of adapter."""
+    """Return a template with one arm for each type of adapter."""
     written, word = [], "if"
     for adapter, text in templates.items():
         written.append(f"{{%- {word} target.type == '{adapter}' -%}}\n{text}")
@@ -72,5 +72,5 @@ def arms(templates: Mapping[str, str], default: str) -> str:
 
 
 def macro(name: str, arguments: str, body: str) -> str:
-    """Give the definition of a macro."""
+    """Return the definition of a macro."""
     return f"{{% macro {name}({arguments}) -%}}\n{body}\n{{%- endmacro %}}\n"

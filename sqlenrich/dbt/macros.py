@@ -52,7 +52,7 @@ _SOURCE = "sqlenrich_source"
 
 
 def macro_name(enrichment: str, step: str) -> str:
-    """Give the name of a step's macro."""
+    """Return the name of a step's macro."""
     return f"{enrichment}__{step}"
 
 
@@ -94,7 +94,7 @@ def enrichment_macros(
     plans: Mapping[str, Plan | UnsupportedError],
     others: Mapping[str, Mapping[str, Plan]] | None = None,
 ) -> str:
-    """Give the text of the macros of an enrichment. ``others``: its plans of other models, by engine and alias."""
+    """Return the text of the macros of an enrichment. ``others``: its plans of other models, by engine and alias."""
     values: dict[str, dict[str, dict[str, str]]] = {}
     texts: dict[str, dict[str, str]] = {}
     for name, plan in plans.items():
@@ -156,7 +156,7 @@ def _templates(
 
 
 def answer_columns(plan: Plan) -> list[str]:
-    """Give the columns of a call's answers, in their order: the same for every enrichment on an engine."""
+    """Return the columns of a call's answers, in their order: the same for every enrichment on an engine."""
     if plan.responses.calls_in_sql:
         return plan.responses.selected
     return list(CLIENT_COLUMNS)
@@ -181,7 +181,7 @@ def _queries(plan: Plan, engine: Engine, enrichment: Enrichment) -> dict[str, Sq
 
 
 def _narrow(plan: Plan, engine: Engine) -> exp.Select:
-    """Give the query of ``checked`` without the texts that no later step reads: those are most of what a build writes.
+    """Return the query of ``checked`` without the texts that no later step reads: most of what a build writes.
 
     Accepted rows have their ``answer``, refused ones their ``prompt`` and ``response``.
     """
@@ -228,5 +228,5 @@ def _facts(enrichment: Enrichment, engines: Iterable[str]) -> str:
 
 
 def _refusal(message: str) -> str:
-    """Give the Jinja that ends a compilation. A parse goes on: other models of the project are not concerned."""
+    """Return the Jinja that ends a compilation. A parse goes on: other models of the project are not concerned."""
     return "{{ sqlenrich.refused(" + message + ") }}"

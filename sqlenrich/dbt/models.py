@@ -24,19 +24,19 @@ class Family:
     number: int | None = None
 
     def ref(self, step: str, enrichment: str) -> str:
-        """Give the ``ref`` of a step's model."""
+        """Return the ``ref`` of a step's model."""
         if step in RESULTS and self.number is not None:
             return f"ref('{RELATIONS[step].format(self.base)}', v={self.number})"
         return f"ref('{node_name(enrichment, step)}')"
 
 
 def node_name(enrichment: str, step: str) -> str:
-    """Give the name of a step's model, which is that of its relation."""
+    """Return the name of a step's model, which is that of its relation."""
     return RELATIONS[step].format(enrichment)
 
 
 def model_files(name: str, family: Family, source: str) -> dict[str, str]:
-    """Give the SQL of each model by its file's name. ``source`` is the ``ref`` or ``source`` that dbt calls."""
+    """Return the SQL of each model by its file's name. ``source`` is the ``ref`` or ``source`` that dbt calls."""
 
     def relation(step: str) -> str:
         return f"sqlenrich.relation({family.ref(step, name)})"

@@ -32,7 +32,7 @@ ROLES = {
 
 
 def package_files() -> dict[str, str]:
-    """Give the generated files of the package by their place in it."""
+    """Return the generated files of the package by their place in it."""
     ready_made = {name: load(path) for name, path in templates().items()}
     first = next(iter(ready_made.values()))
     by_engine = {engine: dbt_plan(first, engine, Config()) for engine in ENGINES}

@@ -26,7 +26,7 @@ class Project:
 
 
 def find_project(start: Path) -> Project:
-    """Give the nearest dbt project at or above a folder. Raises ConfigError where there is none."""
+    """Return the nearest dbt project at or above a folder. Raises ConfigError where there is none."""
     folder = start.resolve()
     for place in (folder, *folder.parents):
         if (place / PROJECT_FILE).is_file():

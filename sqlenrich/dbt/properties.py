@@ -77,7 +77,7 @@ class Member:
     """The plans of other models, by engine and alias."""
 
     def plan(self) -> Plan:
-        """Give the plan of any engine: their columns are equal. Raises the refusal where every engine refuses."""
+        """Return the plan of any engine: their columns are equal. Raises the refusal where every engine refuses."""
         for plan in self.plans.values():
             if isinstance(plan, Plan):
                 return plan
@@ -85,13 +85,13 @@ class Member:
 
 
 def untyped(enrichment: Enrichment) -> list[str]:
-    """Give the key and kept columns whose type the file does not say: with them there is no contract."""
+    """Return the key and kept columns whose type the file does not say: with them there is no contract."""
     declared = {name for name, column in enrichment.columns.items() if column.type is not None}
     return [name for name in dict.fromkeys((*enrichment.key, *enrichment.keep)) if name not in declared]
 
 
 def node_properties(member: Member) -> list[dict[str, Any]]:
-    """Give the properties of the models that have no versions."""
+    """Return the properties of the models that have no versions."""
     name, found = member.enrichment.name, []
     for step in ("prompts", "pending", "responses", "checked"):
         entry: dict[str, Any] = {
@@ -121,7 +121,7 @@ def node_properties(member: Member) -> list[dict[str, Any]]:
 
 
 def result_properties(members: Sequence[Member], latest: int | None) -> list[dict[str, Any]]:
-    """Give the properties of the result models; several members are versions of one model."""
+    """Return the properties of the result models; several members are versions of one model."""
     found = []
     for step in RESULTS:
         first = members[0]
@@ -147,7 +147,7 @@ def result_properties(members: Sequence[Member], latest: int | None) -> list[dic
 
 
 def unit_tests(member: Member) -> list[dict[str, Any]]:
-    """Give the unit test of an enrichment: a good, a cut and a missing answer. None where no sample fits the schema."""
+    """Return the unit test of an enrichment: a good, a cut and a missing answer. None where no sample fits."""
     enrichment, name = member.enrichment, member.enrichment.name
     good = sample_answer(enrichment)
     if good is None:
@@ -273,7 +273,7 @@ def _column(member: Member, name: str, kind: Type) -> dict[str, Any]:
 
 
 def _data_type(member: Member, kind: Type) -> str:
-    """Give the type per adapter, as Jinja."""
+    """Return the type per adapter, as Jinja."""
     types = {}
     for engine, plan in member.plans.items():
         if isinstance(plan, Plan):

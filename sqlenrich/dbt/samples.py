@@ -8,7 +8,7 @@ from sqlenrich.spec.enrichment import Enrichment
 
 
 def sample_answer(enrichment: Enrichment) -> str | None:
-    """Give a text that the checks of an enrichment accept, always the same; None where the mock model finds none."""
+    """Return a text that the checks of an enrichment accept, always the same; None where the mock model finds none."""
     try:
         text = MockModel(enrichment.schema, validator=value_test, embedding=enrichment.embedding).text(enrichment.name)
     except ValueError:
@@ -17,5 +17,5 @@ def sample_answer(enrichment: Enrichment) -> str | None:
 
 
 def cut(text: str) -> str:
-    """Give the first half of an answer."""
+    """Return the first half of an answer."""
     return text[: max(1, len(text) // 2)]

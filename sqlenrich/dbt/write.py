@@ -100,7 +100,7 @@ def _groups(enrichments: Iterable[Enrichment]) -> list[Group]:
 
 
 def _family_of(enrichment: Enrichment) -> Group:
-    """Give an enrichment with the versions that lie beside it."""
+    """Return an enrichment with the versions that lie beside it."""
     path = enrichment.path
     if path is None:
         return Group(enrichment.name, {None: enrichment})
@@ -186,7 +186,7 @@ def _notes(member: Member) -> list[str]:
 
 
 def _last_options(properties: Path) -> dict[str, str | None]:
-    """Give the options of the call that wrote the properties."""
+    """Return the options of the call that wrote the properties."""
     if properties.is_file():
         with properties.open(encoding="utf-8") as lines:
             if found := _COMMAND.search(lines.readline().rstrip("\n")):
@@ -195,7 +195,7 @@ def _last_options(properties: Path) -> dict[str, str | None]:
 
 
 def _left_files(project: Project, written: Mapping[str, str]) -> tuple[str, ...]:
-    """Give the generated files whose prompt file is gone. A prompt file outside the project has no known place."""
+    """Return the generated files whose prompt file is gone. A prompt file outside the project has no known place."""
     left = []
     folders = (project.macros / FOLDER, project.models / FOLDER)
     for path in sorted(path for folder in folders for path in folder.rglob("*.*") if path.is_file()):
@@ -227,7 +227,7 @@ def _head(project: Project, enrichment: Enrichment, options: str, *, brief: bool
 
 
 def _source_call(enrichment: Enrichment, given: str | None) -> str:
-    """Give the Jinja of the source. Raises SpecError for a source that dbt can't name."""
+    """Return the Jinja of the source. Raises SpecError for a source that dbt can't name."""
     if "_row" in (*enrichment.key, *enrichment.keep):
         raise SpecError(enrichment.place, ["_row numbers the rows of a file, a table has none: write key"])
     written = given or enrichment.source

@@ -13,7 +13,7 @@ _PLAIN = re.compile(r"[A-Za-z_][\w.-]*")
 
 
 def dump(value: Mapping[str, Any]) -> str:
-    """Give the YAML of a mapping of texts, numbers, booleans, None, lists and mappings."""
+    """Return the YAML of a mapping of texts, numbers, booleans, None, lists and mappings."""
     return "\n".join(_mapping(value, "")) + "\n"
 
 

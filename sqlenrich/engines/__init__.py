@@ -22,7 +22,7 @@ GROUP = "sqlenrich.engines"
 
 
 def _entry_points() -> dict[str, EntryPoint]:
-    """Give the engines of other distributions. To read them takes 10 to 30 ms, so nothing does at start-up."""
+    """Return the engines of other distributions. To read them takes 10 to 30 ms, so nothing does at start-up."""
     from importlib.metadata import entry_points
 
     return {point.name: point for point in entry_points(group=GROUP) if point.name not in ENGINES}
@@ -30,18 +30,18 @@ def _entry_points() -> dict[str, EntryPoint]:
 
 @cache
 def engine_names() -> tuple[str, ...]:
-    """Give the names of all engines: the built-in ones, then those of other distributions."""
+    """Return the names of all engines: the built-in ones, then those of other distributions."""
     return (*ENGINES, *sorted(_entry_points()))
 
 
 def is_engine(name: object) -> bool:
-    """Give whether an engine has this name; for a built-in one without reading entry points."""
+    """Return whether an engine has this name; for a built-in one without reading entry points."""
     return name in ENGINES or name in engine_names()
 
 
 @cache
 def get_engine(name: str) -> Engine:
-    """Give an engine by its name. A built-in engine goes before another of the same name.
+    """Return an engine by its name. A built-in engine goes before another of the same name.
 
     Raises :class:`~sqlenrich.ConfigError` for a name that is not an engine's, and for an entry point that is not an
     engine of this name.

@@ -146,7 +146,7 @@ class Client:
         return answers
 
     async def request(self, request: Request) -> Answer:
-        """Give the answer to one request; await it in any event loop.
+        """Return the answer to one request; await it in any event loop.
 
         Raises RunError where every request would fail, and Stopped after ``stop`` and at one of the caps of ``budget``.
         """
@@ -184,7 +184,7 @@ class Client:
         return self._stops > 0 or (self.budget is not None and self.budget.reached is not None)
 
     def new_warnings(self) -> list[str]:
-        """Give the warnings that were not given before: outages, limits that were found, truncated prompts."""
+        """Return the warnings that were not given before: outages, limits that were found, truncated prompts."""
         lines = [*self.warnings]
         del self.warnings[: len(lines)]
         return lines

@@ -125,7 +125,7 @@ class EndpointHealth:
         self.failures_in_a_row += 1
 
     def down_s(self) -> float:
-        """Give the seconds for which requests were sent and none succeeded, else 0. For any thread."""
+        """Return the seconds for which requests were sent and none succeeded, else 0. For any thread."""
         since = self._failing_since
         return 0.0 if since is None else time.monotonic() - since
 

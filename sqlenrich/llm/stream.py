@@ -172,7 +172,7 @@ class Stream:
             task.add_done_callback(self._tasks.discard)
 
     def _paused(self) -> int:
-        """Give the number of workers that wait before a retry and are replaced: none during an outage."""
+        """Return the number of workers that wait before a retry and are replaced: none during an outage."""
         return min(self._health.paused, self._policy.unstored // 2) if self._health.down_s() < OUTAGE_S else 0
 
     def no_more(self) -> None:

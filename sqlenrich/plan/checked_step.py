@@ -43,7 +43,7 @@ class CheckedStep:
     """Whether ``prompts`` says which value does not fit its declared type."""
 
     def sql(self) -> Sql:
-        """Give the SELECT."""
+        """Return the SELECT."""
         enrichment, json, col, named = self.enrichment, self.engine.json, self.names.col, self.names.named
         facts = (
             "request_hash", "attempt", "asked_at", "run_id", "model", "served_model", "response", "call_error",
@@ -102,7 +102,7 @@ class CheckedStep:
         return select
 
     def repaired(self, response: Sql) -> Sql:
-        """Give the answer's text after the repairs."""
+        """Return the answer's text after the repairs."""
         json, text, repairs = self.engine.json, self.engine.text, self.enrichment.repairs
         if not repairs:
             return response
@@ -122,12 +122,12 @@ class CheckedStep:
         return self.engine.reading is not None
 
     def unread(self) -> Sql:
-        """Give the beginning of a stored answer in which nothing was found; NULL for any other."""
+        """Return the beginning of a stored answer in which nothing was found; NULL for any other."""
         nothing = exp.Is(this=self.names.col("response"), expression=exp.Null())
         return case((nothing, self.engine.text.substr(self.names.col("raw"), literal(1), literal(UNREAD_SHOWN))))
 
     def read(self, values: dict[str, Sql]) -> dict[str, Sql]:
-        """Give the columns of the values of each answer."""
+        """Return the columns of the values of each answer."""
         if self.engine.json.read_together is None:
             return values
         listed = self.unused_name("doc") + "s"
@@ -148,11 +148,11 @@ class CheckedStep:
         return exp.Window(this=exp.RowNumber(), partition_by=[col("request_hash")], order=order)
 
     def attempts(self) -> Sql:
-        """Give the number of attempts of a hash."""
+        """Return the number of attempts of a hash."""
         return exp.Window(this=exp.Max(this=self.names.col("attempt")), partition_by=[self.names.col("request_hash")])
 
     def join_answers(self) -> exp.Select:
-        """Give the SELECT of each row with its answer, and with one error code or NULL."""
+        """Return the SELECT of each row with its answer, and with one error code or NULL."""
         col, named, text = self.names.col, self.names.named, self.engine.text
         verdict = col("verdict", "r")
         code = self.engine.json.first_word(verdict.copy())

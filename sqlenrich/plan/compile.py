@@ -157,7 +157,7 @@ def compile_judging(
 
 
 def snapshot_digest(enrichment: Enrichment, engine: str, model: ResolvedModel) -> str:
-    """Give the SHA-256 of all that determines a client's prompts and their hashes: equal digests mean equal prompts."""
+    """Return the SHA-256 of all that determines a client's prompts and their hashes: equal digest, equal prompts."""
     target = engine_of(enrichment, engine, asked_by_client=True)
     compiler = _Compiler(enrichment, target, model, relations_of(enrichment, target, {"source": "source"}), None, None)
     types = {n: (c.type and type_json(c.type), c.source_name) for n, c in enrichment.columns.items()}
@@ -245,7 +245,7 @@ class _Compiler:
         )
 
     def judging(self) -> tuple[Step, Step, Step]:
-        """Give the steps that judge stored answers."""
+        """Return the steps that judge stored answers."""
         recorded: dict[str, Type] = dict.fromkeys(self.recorded, BOOLEAN)
         asked: dict[str, Type] = {**self.kept, "prompt": STRING, "request_hash": STRING}
         verdict: dict[str, Type] = {"_error": STRING, "_error_detail": STRING, "_repaired": BOOLEAN}
@@ -277,7 +277,7 @@ class _Compiler:
         return Step(name, "table", dict(columns), self.with_ctes_renamed(query), self.tables)
 
     def unused_name(self, name: str) -> str:
-        """Give the name, with underscores appended until no column of the result tables and no source has it."""
+        """Return the name, with underscores appended until no column of the result tables and no source has it."""
         while name in self.taken:
             name += "_"
         return name
@@ -332,18 +332,18 @@ class _Compiler:
         return Step("responses", "append", RESPONSES, query, self.tables, pending, calls_in_sql, request, read)
 
     def read(self, reading: Reading) -> dict[str, Sql]:
-        """Give the columns that are read from a stored answer, and ``read_by``. Another reading's values don't stay."""
+        """Return the columns that are read from a stored answer, and ``read_by``. Another reading's values go."""
         found = reading.columns(self.names.col("raw"))
         read = {name: found.get(name) or self.names.null(RESPONSES[name]) for name in READ}
         return {**read, "read_by": literal(reading.name)}
 
     def no_answers(self) -> exp.Select:
-        """Give the columns of ``responses`` without rows. A client appends the rows."""
+        """Return the columns of ``responses`` without rows. A client appends the rows."""
         columns = (self.names.named(self.names.null(kind), name) for name, kind in RESPONSES.items())
         return exp.select(*columns, copy=False).where(literal(False), copy=False)
 
     def answers(self, answered: CallResult, sent_hash: str) -> exp.Select:
-        """Give the SELECT of the answers from the engine's own function: what was asked, and each answer as it came.
+        """Return the SELECT of the answers from the engine's own function: what was asked, and each answer as it came.
 
         The call stands in the innermost SELECT, once, and nothing beside it can fail or be evaluated with it. Where
         stored rows can't be updated, a SELECT around it reads the answers.

@@ -151,7 +151,7 @@ FROM scores
 
 
 def drift(engine: Engine, settings: DriftSettings, fields: int, compared: int = 1) -> exp.Select:
-    """Give the SELECT of how far each field of the newest run has moved, with the columns of COLUMNS.
+    """Return the SELECT of how far each field of the newest run has moved, with the columns of COLUMNS.
 
     ``compared`` is the number of runs that are each compared with those before it, the newest first. ``fields`` is the
     number of fields of a profile: by chance none of them reaches the threshold more often than one
@@ -161,12 +161,12 @@ def drift(engine: Engine, settings: DriftSettings, fields: int, compared: int = 
 
 
 def runs(engine: Engine) -> exp.Select:
-    """Give the SELECT of the runs with a profile, the newest first: run, rows, accepted (0 or 1), alarm (0 or 1)."""
+    """Return the SELECT of the runs with a profile, the newest first: run, rows, accepted (0 or 1), alarm (0 or 1)."""
     return _bound(engine, _RUNS, DriftSettings(), 1)
 
 
 def mark(engine: Engine, run: str, started_at: Sql, level: str) -> exp.Select:
-    """Give the SELECT of the line of NAME_profiles that says what was told of a run."""
+    """Return the SELECT of the line of NAME_profiles that says what was told of a run."""
     values = (literal(run), started_at, literal(MARKS), literal(level), literal(1))
     named = (
         exp.Alias(this=value, alias=identifier(engine, name)) for value, name in zip(values, PROFILES, strict=True)
@@ -204,17 +204,17 @@ def _bound(engine: Engine, statement: str, settings: DriftSettings, fields: int,
 
 
 def field_threshold(sigma: float, fields: int) -> float:
-    """Give the score of a field that is as rare among several fields as ``sigma`` is for one (Šidák)."""
+    """Return the score of a field that is as rare among several fields as ``sigma`` is for one (Šidák)."""
     # By the tails: a cdf near 1 has lost its digits.
     return -NormalDist().inv_cdf(-math.expm1(math.log1p(-_tail(sigma)) / max(fields, 1)))
 
 
 def run_sigma(score: float, fields: int) -> float:
-    """Give the score of a run whose highest score of a field is ``score``: the inverse of :func:`field_threshold`."""
+    """Return the score of a run whose highest score of a field is ``score``: the inverse of :func:`field_threshold`."""
     tail = -math.expm1(fields * math.log1p(-_tail(score)))
     return max(0.0, -NormalDist().inv_cdf(tail)) if tail > 0 else score
 
 
 def _tail(score: float) -> float:
-    """Give the chance of a normal score above this one."""
+    """Return the chance of a normal score above this one."""
     return math.erfc(score / math.sqrt(2)) / 2

@@ -14,7 +14,7 @@ from sqlenrich.spec.enrichment import Enrichment
 
 
 def engine_of(enrichment: Enrichment, name: str, *, asked_by_client: bool = False) -> Engine:
-    """Give the engine that asks for what an enrichment's output is: an answer or a vector.
+    """Return the engine that asks for what an enrichment's output is: an answer or a vector.
 
     Raises UnsupportedError where its own function is to give a vector, and it has none for that.
     """
@@ -27,7 +27,7 @@ def engine_of(enrichment: Enrichment, name: str, *, asked_by_client: bool = Fals
 def resolve_model(
     enrichment: Enrichment, engine: Engine, name: str | None = None, overrides: Mapping[str, Any] | None = None
 ) -> ResolvedModel:
-    """Give the model and its parameters under the engine's names. ``overrides`` are an alias'; None removes one."""
+    """Return the model and its parameters under the engine's names. ``overrides`` are an alias'; None removes one."""
     if enrichment.embedding is not None:
         engine = engine.for_embedding(enrichment.embedding)
     named = None if enrichment.model in DEFAULT_ALIASES else enrichment.model
@@ -45,5 +45,5 @@ def resolve_model(
 
 
 def output_of(enrichment: Enrichment, model: ResolvedModel) -> OutputSpec:
-    """Give the facts from which an engine makes its response format."""
+    """Return the facts from which an engine makes its response format."""
     return OutputSpec(enrichment.name, enrichment.schema, enrichment.repairs, model.name)

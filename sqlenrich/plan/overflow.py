@@ -33,21 +33,21 @@ class OverflowSql:
     """Gives a name that no column of the result tables has."""
 
     def col(self, name: str) -> exp.Column:
-        """Give a reference to an internal column."""
+        """Return a reference to an internal column."""
         return column(self.engine, name if name in ("prompt", "_no_input") else self.unused_name(name))
 
     def named(self, value: Sql, name: str) -> Sql:
-        """Give a value as an internal column."""
+        """Return a value as an internal column."""
         return exp.alias_(value, column(self.engine, self.unused_name(name)).this, copy=False)
 
     def bytes(self, text: Sql) -> Sql:
-        """Give the length of a text in UTF-8 bytes."""
+        """Return the length of a text in UTF-8 bytes."""
         return self.engine.text.bytes(text)
 
     def expressions(
         self, rendered: exp.Select, columns: Mapping[str, Sql], render: Callable[[Callable[[str], Sql]], Sql]
     ) -> Iterator[tuple[str, exp.Select]]:
-        """Give the name and the SELECT of each expression after ``rendered``, which has ``prompt`` and ``_no_input``.
+        """Return the name and the SELECT of each expression after ``rendered``, which has ``prompt`` and ``_no_input``.
 
         ``columns`` are those that the template reads; ``render`` gives the prompt from the SQL of each column. The
         last expression has the column TOO_LONG, and CUT where a column may be truncated. Neither is ever NULL.
@@ -105,11 +105,11 @@ class OverflowSql:
         yield CTE_NAMES[6], self.extended(CTE_NAMES[5], **{CUT: fits, TOO_LONG: too_long, "_sent": sent})
 
     def prompt(self) -> Sql:
-        """Give the prompt to send or to show, from the last expression."""
+        """Return the prompt to send or to show, from the last expression."""
         return self.col("prompt" if self.limit.cut is None else "_sent")
 
     def not_asked(self) -> Sql:
-        """Give the test that a row is not asked, from the last expression."""
+        """Return the test that a row is not asked, from the last expression."""
         return exp.paren(any_of(self.col("_no_input"), self.col(TOO_LONG)))
 
     def bigint(self, number: Sql) -> Sql:
@@ -122,15 +122,15 @@ class OverflowSql:
         return self.engine.text.divide_whole(product, self.col("_grows"))
 
     def prefix(self, text: Sql, count: Sql) -> Sql:
-        """Give the first ``count`` characters of a text."""
+        """Return the first ``count`` characters of a text."""
         return self.engine.text.substr(text.copy(), literal(1), count)
 
     def extended(self, relation: str, **values: Sql) -> exp.Select:
-        """Give a SELECT of a relation with additional columns."""
+        """Return a SELECT of a relation with additional columns."""
         named = (self.named(value, name) for name, value in values.items())
         return exp.select(exp.Star(), *named, copy=False).from_(exp.to_table(relation), copy=False)
 
 
 def is_not_null(value: Sql) -> Sql:
-    """Give the test that a value is not NULL."""
+    """Return the test that a value is not NULL."""
     return exp.Not(this=exp.Is(this=value, expression=exp.Null()))

@@ -52,7 +52,7 @@ class RetrySelection:
 
 
 def chosen_reasons(written: Sequence[str] | None) -> tuple[str, ...]:
-    """Give the error codes to retry, by default all that a retry can help. Raises ConfigError for any other."""
+    """Return the error codes to retry, by default all that a retry can help. Raises ConfigError for any other."""
     written = [written] if isinstance(written, str) else written
     for code in written or ():
         if code in NOT_RETRIABLE:
@@ -76,7 +76,7 @@ def check_keeps_prompts(enrichment: Enrichment) -> None:
 
 
 def validated_attempts(count: int) -> int:
-    """Give a number of attempts. Raises ConfigError for one below 1."""
+    """Return a number of attempts. Raises ConfigError for one below 1."""
     if count < 1:
         raise ConfigError(f"max_attempts is at least 1, not {count}")
     return count
@@ -85,7 +85,7 @@ def validated_attempts(count: int) -> int:
 def retry_selections(
     engine: Engine, model: ResolvedModel, reasons: tuple[str, ...], attempts: int, *, reports_finish: bool
 ) -> list[RetrySelection]:
-    """Give the calls of a retry: one, and one more for each larger limit of truncated answers.
+    """Return the calls of a retry: one, and one more for each larger limit of truncated answers.
 
     ``reports_finish`` tells whether the engine reports truncation. Without it, or without a limit, there is one call.
     """
@@ -102,14 +102,14 @@ def retry_selections(
 
 
 def feedback_text(code: str, detail: str | None) -> str:
-    """Give the text appended to a refused answer's prompt: words of the checks, no part of the answer."""
+    """Return the text appended to a refused answer's prompt: words of the checks, no part of the answer."""
     if code in NO_FEEDBACK:
         return ""
     return FEEDBACK[0] + code + (f" {detail}" if detail is not None else "") + FEEDBACK[1]
 
 
 def refused(names: References, selection: RetrySelection, constant: str, *, feedback: bool) -> exp.Select:
-    """Give the SELECT of a retry's requests: distinct, refused for a selected reason, with attempts left.
+    """Return the SELECT of a retry's requests: distinct, refused for a selected reason, with attempts left.
 
     ``constant`` precedes the sent text in its ``sent_hash``.
     """
@@ -153,7 +153,7 @@ def _one_of(value: Sql, codes: Sequence[str]) -> Sql:
 
 
 def unanswered(names: References, max_attempts: int) -> exp.Select:
-    """Give the SELECT of a run's requests: each distinct hash without an answer, or whose last attempt is retryable."""
+    """Return the SELECT of a run's requests: each distinct hash without an answer, or with a retryable last attempt."""
     col, named = names.col, names.named
     retried = case((col("retryable"), literal(0)), default=col("attempt"))
     # All runs share the table of answers: only this run's part of it is grouped.

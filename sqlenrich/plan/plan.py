@@ -106,7 +106,7 @@ class Step:
         return None if self.pending is None else self.relations.text("pending")
 
     def bound(self, relations: Relations) -> Step:
-        """Give the step for other tables."""
+        """Return the step for other tables."""
         return replace(self, relations=relations)
 
 
@@ -128,7 +128,7 @@ class Plan:
     """Whether ``prompts`` outlives a run."""
 
     def step(self, name: str) -> Step:
-        """Give a step by its name."""
+        """Return a step by its name."""
         return next(step for step in self.steps if step.name == name)
 
     @property
@@ -142,10 +142,10 @@ class Plan:
         return self.measuring(self.relations)
 
     def bound(self, names: Mapping[str, str]) -> Plan:
-        """Give the plan with other tables for some roles. Raises ConfigError for an invalid name."""
+        """Return the plan with other tables for some roles. Raises ConfigError for an invalid name."""
         relations = self.relations.renamed(names)
         return self.over(relations)
 
     def over(self, relations: Relations) -> Plan:
-        """Give the plan over the tables of a map."""
+        """Return the plan over the tables of a map."""
         return replace(self, steps=tuple(step.bound(relations) for step in self.steps), relations=relations)

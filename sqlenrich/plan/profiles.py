@@ -43,14 +43,14 @@ FINE_STEPS = tuple(digit / 10**power for power in range(3, 0, -1) for digit in (
 
 
 def profile_fields(enrichment: Enrichment) -> tuple[str, ...]:
-    """Give the fields of an enrichment's profile in order."""
+    """Return the fields of an enrichment's profile in order."""
     return (*enrichment.output_columns, *(name for name in OWN_FIELDS if name not in enrichment.output_columns))
 
 
 def profile(
     enrichment: Enrichment, engine: Engine, run: Sql, started_at: Sql, answers: Sql | None = None
 ) -> exp.Select:
-    """Give the SELECT of a run's profile, with the columns of PROFILES.
+    """Return the SELECT of a run's profile, with the columns of PROFILES.
 
     ``run`` and ``started_at`` are the values of these columns. ``answers`` is the test of its answers; None: their run
     is ``run``.
@@ -105,7 +105,7 @@ def served_by(names: References) -> Sql:
 
 
 def _counts(field: str, level: Sql, source: exp.Expr) -> exp.Select:
-    """Give the rows of each level of a field: a column ``level`` and its count."""
+    """Return the rows of each level of a field: a column ``level`` and its count."""
     inner = exp.select(exp.alias_(level, "level"), copy=False).from_(source, copy=False).subquery("levels", copy=False)
     return (
         exp.select(
@@ -120,7 +120,7 @@ def _counts(field: str, level: Sql, source: exp.Expr) -> exp.Select:
 
 
 def _of_answers(names: References, field: str, level: Sql) -> exp.Select:
-    """Give the answers of each level: failed calls are none."""
+    """Return the answers of each level: failed calls are none."""
     answers = exp.select("*").from_(ANSWERS, copy=False)
     answers = answers.where(exp.Is(this=names.col("call_error"), expression=exp.Null()), copy=False)
     return _counts(field, level, answers.subquery("answers", copy=False))
@@ -130,7 +130,7 @@ def _of_answers(names: References, field: str, level: Sql) -> exp.Select:
 
 
 def _level(names: References, value: Sql, kind: Type, form: Mapping[str, Any], counted: bool) -> Sql:
-    """Give the level of a value as a text, never NULL."""
+    """Return the level of a value as a text, never NULL."""
     engine = names.engine
     missing = (exp.Is(this=value.copy(), expression=exp.Null()), literal(NULL))
     if kind == BOOLEAN:
@@ -150,7 +150,7 @@ def _level(names: References, value: Sql, kind: Type, form: Mapping[str, Any], c
 
 
 def _of_number(engine: Engine, value: Sql, kind: Type, form: Mapping[str, Any]) -> Sql:
-    """Give the level of a number: itself, a bin of the schema's range, or one between steps of 1, 2 and 5."""
+    """Return the level of a number: itself, a bin of the schema's range, or one between steps of 1, 2 and 5."""
     if form.get("enum") or "const" in form:
         return _as_text(engine, value)
     low, high = (form.get(name, form.get(f"exclusive{name.title()}")) for name in ("minimum", "maximum"))
@@ -171,7 +171,7 @@ def _as_text(engine: Engine, value: Sql) -> Sql:
 
 
 def _binned(value: Sql, bounds: Sequence[float], *, whole: bool, unit: str = "") -> Sql:
-    """Give the bin of a number as a text: below the first bound, from each bound to the next, above the last."""
+    """Return the bin of a number as a text: below the first bound, from each bound to the next, above the last."""
     arms: list[tuple[Sql, Sql]] = [
         (exp.LT(this=value.copy(), expression=literal(bounds[0])), literal(f"{unit}under {_shown(bounds[0])}"))
     ]

@@ -44,7 +44,7 @@ class PromptsStep:
     """Whether the step says which value does not fit its declared type."""
 
     def sql(self) -> Sql:
-        """Give the SELECT. Raises SpecError for a column that the source lacks, PromptError for the template."""
+        """Return the SELECT. Raises SpecError for a column that the source lacks, PromptError for the template."""
         col, named, limit = self.names.col, self.names.named, self.enrichment.limit
         compiled = self.compiled()
         render = functools.partial(prompt_sql, compiled.expr, self.engine.text)
@@ -94,7 +94,7 @@ class PromptsStep:
         return compiled
 
     def rendered(self, compiled: Prompt, prompt: Sql) -> exp.Select:
-        """Give the SELECT of the source's rows with their prompts, without a limit of the length."""
+        """Return the SELECT of the source's rows with their prompts, without a limit of the length."""
         named = self.names.named
         broken = [test for name in compiled.columns if (test := self.columns.cast_failed(name)) is not None]
         if broken:
@@ -112,7 +112,7 @@ class PromptsStep:
         return rendered.from_(self.source(rendered), copy=False)
 
     def source(self, reader: exp.Select) -> Sql:
-        """Give the source under an alias that no column has: BigQuery would read the alias instead of the column."""
+        """Return the source under an alias that no column has: BigQuery would read the alias instead of the column."""
         taken = {node.name.lower() for node in reader.find_all(exp.Identifier)}
         alias = "source"
         while alias in taken:

@@ -30,7 +30,7 @@ _BEFORE = "1970-01-01 00:00:00"
 
 
 def quality_steps(enrichment: Enrichment, relations: Relations) -> tuple[Step, ...]:
-    """Give the steps that measure the answers of an enrichment."""
+    """Return the steps that measure the answers of an enrichment."""
     engine = relations.engine
     settings, fields = enrichment.quality.drift, len(profile_fields(enrichment))
     steps = (
@@ -47,7 +47,7 @@ def quality_steps(enrichment: Enrichment, relations: Relations) -> tuple[Step, .
 
 
 def new_profile(enrichment: Enrichment, engine: Engine) -> exp.Select:
-    """Give the SELECT of the profile of the answers that came after those of the last profile.
+    """Return the SELECT of the profile of the answers that came after those of the last profile.
 
     A script asks in parts, each of which is a run of its own in the table of answers: together they have one profile,
     of the name of the last part.

@@ -16,7 +16,7 @@ from sqlenrich.core.types import DOUBLE
 def filled_query(
     engine: Engine, statement: str, places: Mapping[str, Sql], source: str, rows: exp.Select
 ) -> exp.Select:
-    """Give a query from its template: its columns named as in ``places`` are these expressions.
+    """Return a query from its template: its columns named as in ``places`` are these expressions.
 
     It begins with WITH; ``rows`` is its first common table expression, of the name ``source``. DOUBLE is the engine's
     type of that name.

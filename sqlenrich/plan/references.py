@@ -20,21 +20,21 @@ class References:
     engine: Engine
 
     def table(self, role: str, alias: str | None = None) -> Symbol:
-        """Give a reference to the relation of a role."""
+        """Return a reference to the relation of a role."""
         return symbol(role, alias)
 
     def col(self, name: str, table: str | None = None) -> exp.Column:
-        """Give a reference to a column."""
+        """Return a reference to a column."""
         return column(self.engine, name, table)
 
     def named(self, value: Sql, name: str) -> Sql:
-        """Give a value under a name."""
+        """Return a value under a name."""
         if isinstance(value, exp.Column) and value.name == name:
             return value
         return exp.Alias(this=value, alias=identifier(self.engine, name))
 
     def null(self, kind: Type) -> Sql:
-        """Give a NULL of a type."""
+        """Return a NULL of a type."""
         return exp.Cast(this=exp.Null(), to=self.engine.sql_type(kind))
 
     def text(self, value: str | None) -> Sql:
@@ -42,7 +42,7 @@ class References:
         return self.null(STRING) if value is None else literal(value)
 
     def asked(self) -> Sql:
-        """Give the condition that a row of ``responses`` answers a request of this run."""
+        """Return the condition that a row of ``responses`` answers a request of this run."""
         hashes = exp.select(self.col("request_hash"), copy=False).from_(self.table("prompts"), copy=False)
         return exp.In(this=self.col("request_hash"), query=hashes.subquery(copy=False))
 

@@ -71,7 +71,7 @@ class Symbol(exp.Table):
 
 
 def symbol(role: str, alias: str | None = None) -> Symbol:
-    """Give a reference to the relation of a role."""
+    """Return a reference to the relation of a role."""
     table = Symbol(this=exp.to_identifier(role))
     if alias:
         table.set("alias", exp.TableAlias(this=exp.to_identifier(alias)))
@@ -94,21 +94,21 @@ class Relations:
         return _relations, (self.engine.name, dict(self.tables), self.functions, self.repeated)
 
     def table(self, role: str) -> exp.Table:
-        """Give a new reference to the table of a role."""
+        """Return a new reference to the table of a role."""
         return self.tables[role].copy()
 
     def text(self, role: str) -> str:
-        """Give the table of a role as the engine writes it."""
+        """Return the table of a role as the engine writes it."""
         return self.tables[role].sql(self.engine.dialect)
 
     def text_beside(self, role: str, suffix: str) -> str:
-        """Give a table whose name is that of a role and a suffix, as the engine writes it."""
+        """Return a table whose name is that of a role and a suffix, as the engine writes it."""
         table = self.table(role)
         table.this.set("this", table.name + suffix)
         return table.sql(self.engine.dialect)
 
     def bound(self, query: Sql) -> Sql:
-        """Give a copy of a query in which each symbol is its table."""
+        """Return a copy of a query in which each symbol is its table."""
         query = query.copy()
         for found in list(query.find_all(Symbol)):
             table = self.table(found.name)
@@ -118,7 +118,7 @@ class Relations:
         return query if self.functions == "inline" else called(query, self.function)
 
     def function(self, function: SharedFunction) -> str | None:
-        """Give the name of a shared function as the engine writes it; None where its expression is to stand.
+        """Return the name of a shared function as the engine writes it; None where its expression is to stand.
 
         One that stays is in the schema of the results. The digest of its expression is in its name, so that another
         version of this package does not change what a script computes.
@@ -140,7 +140,7 @@ class Relations:
         return print_sql(self.engine, self.bound(query), pretty=False)
 
     def renamed(self, names: Mapping[str, str]) -> Relations:
-        """Give the same map with other tables for some roles. Raises ConfigError for an invalid name."""
+        """Return the same map with other tables for some roles. Raises ConfigError for an invalid name."""
         return replace(self, tables={**self.tables, **{role: _table(self.engine, n) for role, n in names.items()}})
 
 
@@ -149,7 +149,7 @@ def _relations(engine: str, tables: Mapping[str, exp.Table], *functions: Any) ->
 
 
 def relations_of(enrichment: Enrichment, engine: Engine, given: Mapping[str, str]) -> Relations:
-    """Give the tables of an enrichment's roles. ``given`` replaces default names.
+    """Return the tables of an enrichment's roles. ``given`` replaces default names.
 
     The role ``source`` is absent where the header has a query and none is given. Raises
     :class:`~sqlenrich.ConfigError` for two relations of one name, :class:`~sqlenrich.SpecError` for a missing source,
@@ -180,7 +180,7 @@ def relations_of(enrichment: Enrichment, engine: Engine, given: Mapping[str, str
 
 
 def with_functions(relations: Relations, functions: Functions) -> Relations:
-    """Give the relations for queries that call functions. Raises UnsupportedError where the engine can't make them."""
+    """Return the relations for queries that call functions. Raises UnsupportedError if the engine can't make them."""
     syntax = relations.engine.functions
     if functions != "inline" and syntax is None:
         raise UnsupportedError(relations.engine.name, f"functions: {functions}", "write inline")
@@ -195,7 +195,7 @@ def with_functions(relations: Relations, functions: Functions) -> Relations:
 
 
 def _tables_of(query: str | None, engine: Engine) -> list[exp.Table]:
-    """Give the tables that a source query reads; none of a text that is no query, which is refused elsewhere."""
+    """Return the tables that a source query reads; none of a text that is no query, which is refused elsewhere."""
     try:
         tree = sqlglot.parse_one(query or "", read=engine.dialect)
     except sqlglot.errors.SqlglotError:
@@ -206,7 +206,7 @@ def _tables_of(query: str | None, engine: Engine) -> list[exp.Table]:
 
 
 def source_notes(enrichment: Enrichment, relations: Relations) -> list[str]:
-    """Give a line for the head of a script where a source is a made table in one schema, which its guards tell then."""
+    """Return a line for the head of a script where a source is a made table in one schema, which its guards tell."""
     engine, tables = relations.engine, relations.tables
     read = [tables["source"]] if "source" in tables else _tables_of(enrichment.query, engine)
     return [
@@ -233,7 +233,7 @@ def _check_sources(read: Sequence[exp.Table], tables: Mapping[str, exp.Table], e
 def _same_names(
     read: Sequence[exp.Table], tables: Mapping[str, exp.Table]
 ) -> Iterator[tuple[exp.Table, str, exp.Table]]:
-    """Give the sources and made tables of one name: names are compared by the parts that both have."""
+    """Return the sources and made tables of one name: names are compared by the parts that both have."""
     for source, (role, table) in product(read, tables.items()):
         ours, theirs = ([part.name.lower() for part in reversed(each.parts)] for each in (table, source))
         if role != "source" and all(a == b for a, b in zip(ours, theirs, strict=False)):

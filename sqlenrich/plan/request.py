@@ -37,7 +37,7 @@ def request_constant(
     turns: Sequence[Turn] = (),
     embedding: Embedding | None = None,
 ) -> str:
-    """Give ``C``: the SHA-256, in hexadecimal, of all that determines an answer except the prompt.
+    """Return ``C``: the SHA-256, in hexadecimal, of all that determines an answer except the prompt.
 
     Of a hint only the fixed wording is hashed. Its schema may contain limits, and a changed limit must cost nothing.
     """
@@ -54,5 +54,5 @@ def request_constant(
 
 
 def request_hash(constant: str, prompt: str | None) -> str | None:
-    """Give the hash of one request, equal to that of every engine's SQL; None for a prompt of None."""
+    """Return the hash of one request, equal to that of every engine's SQL; None for a prompt of None."""
     return None if prompt is None else hashlib.sha256((constant + prompt).encode()).hexdigest()

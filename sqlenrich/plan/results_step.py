@@ -29,7 +29,7 @@ class ResultsStep:
     """Gives a name that no column of the result tables has."""
 
     def enriched(self) -> Sql:
-        """Give the SELECT of the accepted rows, one typed column per output property."""
+        """Return the SELECT of the accepted rows, one typed column per output property."""
         json, col, named, doc = self.engine.json, self.names.col, self.names.named, self.unused_name("doc")
         readings, get = self.enrichment.readings, json.get
         parsed = json.accepted(col("answer"))
@@ -56,7 +56,7 @@ class ResultsStep:
         )
 
     def quarantine(self) -> Sql:
-        """Give the SELECT of the refused rows, each with its error code."""
+        """Return the SELECT of the refused rows, each with its error code."""
         col = self.names.col
         names = (*self.kept, "_error", "_error_detail", "_repaired", "response", "prompt", "_attempts")
         return (

@@ -52,7 +52,7 @@ WHERE p.place = 1 OR (p.place <= LEAST_OF AND p.place * s.strata <= s.wanted)
 
 
 def requests(enrichment: Enrichment, engine: Engine, of_run: Sql | None = None) -> exp.Select:
-    """Give the SELECT of the accepted requests: ``request_hash``, ``stratum``, ``request_rows``.
+    """Return the SELECT of the accepted requests: ``request_hash``, ``stratum``, ``request_rows``.
 
     ``of_run`` is the id of a run whose answers they are; None: of any.
     """
@@ -62,7 +62,7 @@ def requests(enrichment: Enrichment, engine: Engine, of_run: Sql | None = None) 
 def sample(
     enrichment: Enrichment, engine: Engine, *, rows: int | None = None, seed: int = 0, of_run: Sql | None = None
 ) -> exp.Select:
-    """Give the SELECT of the requests to judge, with the columns of COLUMNS.
+    """Return the SELECT of the requests to judge, with the columns of COLUMNS.
 
     Of each stratum those are drawn whose hash of ``seed`` and request, a number from 0 to 1 divided by the rows of the
     request, is smallest. ``rows`` is the size in place of the header's share.
@@ -84,7 +84,7 @@ def sample(
 
 
 def _accepted(enrichment: Enrichment, engine: Engine, of_run: Sql | None) -> exp.Select:
-    """Give the SELECT of the request and the stratum of each accepted row."""
+    """Return the SELECT of the request and the stratum of each accepted row."""
     names = References(engine)
     columns = (
         exp.alias_(names.col("_request_hash"), "request_hash"),
@@ -99,7 +99,7 @@ def _accepted(enrichment: Enrichment, engine: Engine, of_run: Sql | None) -> exp
 
 
 def _stratum(enrichment: Enrichment, engine: Engine) -> Sql:
-    """Give the stratum of an accepted row as a text, never NULL."""
+    """Return the stratum of an accepted row as a text, never NULL."""
     by = enrichment.quality.review.by
     if by is None:
         return literal(ALL_ROWS)

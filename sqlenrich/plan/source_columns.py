@@ -54,11 +54,11 @@ class SourceColumns:
         self.enrichment, self.engine, self.source_types = enrichment, engine, source_types
 
     def col(self, name: str) -> exp.Column:
-        """Give a reference to a column by its name in the source."""
+        """Return a reference to a column by its name in the source."""
         return column(self.engine, name)
 
     def type(self, name: str) -> Type:
-        """Give a column's declared type, else its real one, else text."""
+        """Return a column's declared type, else its real one, else text."""
         declared = self.enrichment.columns[name].type if name in self.enrichment.columns else None
         real = self.real_type(name)
         return declared or (real and without_zones(real)) or (BIGINT if name == "_row" else STRING)
@@ -68,7 +68,7 @@ class SourceColumns:
         return (self.source_types or {}).get(self.enrichment.source_name(name))
 
     def query(self, alias: str) -> Sql:
-        """Give the source query of the header as a relation."""
+        """Return the source query of the header as a relation."""
         try:
             query = sqlglot.parse_one(str(self.enrichment.query), read=self.engine.dialect)
         except sqlglot.errors.SqlglotError as error:
@@ -82,7 +82,7 @@ class SourceColumns:
         return relation
 
     def where(self, written: str) -> Sql:
-        """Give the header's condition with the engine's column names. Raises SpecError for SQL that is not portable."""
+        """Return the header's condition with the engine's column names. Raises SpecError for SQL that isn't portable."""
         try:
             test = parse_condition(written)
         except ValueError as error:
@@ -124,7 +124,7 @@ class SourceColumns:
                 )
 
     def value(self, name: str) -> Sql:
-        """Give the SQL of a column by its name in the template, cast to the declared type if the source has another.
+        """Return the SQL of a column by its name in the template, cast to the declared type if the source has another.
 
         Instants are local times of the enrichment's time zone.
         """
@@ -161,7 +161,7 @@ class SourceColumns:
         return self.col(self.enrichment.source_name(name)) if stays else self.value(name)
 
     def cast_failed(self, name: str) -> Sql | None:
-        """Give the test that a value does not fit its declared type; None where every value fits."""
+        """Return the test that a value does not fit its declared type; None where every value fits."""
         real, declared = self.real_type(name), self.type(name)
         if real is None or declared == STRING or declared == without_zones(real):
             return None
@@ -170,7 +170,7 @@ class SourceColumns:
         return all_of(present, exp.Is(this=value, expression=exp.Null()))
 
     def no_timestamps(self, printed: Sequence[str]) -> list[Sql]:
-        """Give the test that no column which is read as a text or a date is a timestamp in the source.
+        """Return the test that no column which is read as a text or a date is a timestamp in the source.
 
         A script does not know the types, and the engine would print the column in the session's zone and format.
         """
@@ -184,7 +184,7 @@ class SourceColumns:
         return [self.engine.text.no_timestamps(values, problem)]
 
     def bad_value(self, names: Sequence[str]) -> Sql:
-        """Give the SQL that says which of some columns has a value that does not fit its declared type, else NULL."""
+        """Return the SQL that says which of some columns has a value that does not fit its declared type, else NULL."""
         branches = []
         for name in names:
             test, declared = self.cast_failed(name), self.enrichment.columns.get(name)
@@ -200,7 +200,7 @@ class SourceColumns:
         return case(*branches, default=null) if branches else null
 
     def no_input(self, printed: Sequence[str]) -> Sql:
-        """Give the test that a row has no input; ``printed`` are the template's columns."""
+        """Return the test that a row has no input; ``printed`` are the template's columns."""
         required = self.enrichment.require
         tests = [self._blank(name) for name in (printed if required is None else required)]
         if not tests:

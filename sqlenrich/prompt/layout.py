@@ -45,7 +45,7 @@ class Layout(NamedTuple):
 
 
 def layout(expr: Expr, size: Callable[[str], int] = len) -> Layout:
-    """Give the layout of a text. A branch counts with its shortest constant text, a loop with one iteration."""
+    """Return the layout of a text. A branch counts with its shortest constant text, a loop with one iteration."""
     match expr:
         case Const(value):
             return Layout(size(str(value)))
@@ -82,7 +82,7 @@ def _shortest(arms: list[Layout]) -> Layout:
 
 
 def printed_columns(expr: Expr) -> Iterator[tuple[str, Type]]:
-    """Give the columns that a text prints, with their types. A column that is only tested is left out."""
+    """Return the columns that a text prints, with their types. A column that is only tested is left out."""
     match expr:
         case Column(name, kind):
             yield name, kind

@@ -46,7 +46,7 @@ class _Environment(jinja2.Environment):
 
 @functools.cache
 def environment(folder: Path | None = None) -> jinja2.Environment:
-    """Give the Jinja environment that defines what a prompt means. NULL prints as nothing; an undefined name raises.
+    """Return the Jinja environment that defines what a prompt means. NULL prints as nothing; an undefined name raises.
 
     ``include`` and ``import`` read files of ``folder``.
     """

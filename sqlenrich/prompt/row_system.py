@@ -31,7 +31,7 @@ class PromptWithSystem(Prompt):
 
 
 def with_system(system: Prompt, prompt: Prompt) -> PromptWithSystem:
-    """Give the text of a row's request: its system message, the separator and its prompt.
+    """Return the text of a row's request: its system message, the separator and its prompt.
 
     The message loses the blanks around it, and each separator in it: the first separator of the text is the one that
     splits it. A message of blanks alone is empty.

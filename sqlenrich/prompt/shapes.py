@@ -26,14 +26,14 @@ class _Shape:
         return self.item
 
     def type(self) -> Type:
-        """Give the type: what is read as a whole is a text."""
+        """Return the type: what is read as a whole is a text."""
         if self.fields:
             return Struct(tuple((name, shape.type()) for name, shape in self.fields.items()))
         return STRING if self.item is None else Array(self.item.type())
 
 
 def column_shapes(template: str, known: Iterable[str], folder: Path | None = None) -> dict[str, Type]:
-    """Give a struct or an array for each column that the template reads as one, without the names that are ``known``.
+    """Return a struct or an array for each column that the template reads as one, without the names that are ``known``.
 
     A field that is printed is a text here. A template that is no Jinja has no shapes.
     """
@@ -95,7 +95,7 @@ def _read(node: nodes.Node, local: dict[str, _Shape], columns: dict[str, _Shape]
 
 
 def _shape(node: nodes.Node, local: dict[str, _Shape], columns: dict[str, _Shape]) -> _Shape | None:
-    """Give the shape of a column or of a part of one; None for any other value."""
+    """Return the shape of a column or of a part of one; None for any other value."""
     if isinstance(node, nodes.Name):
         return local[node.name] if node.name in local else columns.setdefault(node.name, _Shape())
     if isinstance(node, nodes.Filter) and node.name in ("sort", "reverse", "unique", "list") and node.node is not None:

@@ -66,7 +66,7 @@ def drift(
 
 
 def _runs(backend: Backend, plan: Plan, name: str) -> list[ProfiledRun]:
-    """Give the runs with a profile, the newest first, and what is written down of them.
+    """Return the runs with a profile, the newest first, and what is written down of them.
 
     Raises ConfigError where there are none.
     """
@@ -90,7 +90,7 @@ def _accept(backend: Backend, plan: Plan, known: Sequence[ProfiledRun], name: st
 
 
 def _started(backend: Backend, plan: Plan, run: str) -> datetime:
-    """Give the time of a run, as its profile has it."""
+    """Return the time of a run, as its profile has it."""
     engine = backend.engine
     query = exp.select(exp.Max(this=column(engine, "started_at"))).from_(symbol("profiles"))
     found = backend.read(plan, query.where(exp.EQ(this=column(engine, "run"), expression=literal(run))))[0][0]

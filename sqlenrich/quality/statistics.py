@@ -9,7 +9,7 @@ Z95 = 1.959963984540054
 
 
 def wilson_interval(successes: int, trials: int) -> tuple[float, float] | None:
-    """Give Wilson's 95 % confidence interval of a proportion; None without rows."""
+    """Return Wilson's 95 % confidence interval of a proportion; None without rows."""
     if not trials:
         return None
     share, square = successes / trials, Z95 * Z95 / trials
@@ -19,7 +19,7 @@ def wilson_interval(successes: int, trials: int) -> tuple[float, float] | None:
 
 
 def sign_test(a: int, b: int) -> float:
-    """Give the two-sided p-value of ``a`` against ``b`` heads under a fair coin."""
+    """Return the two-sided p-value of ``a`` against ``b`` heads under a fair coin."""
     count = a + b
     logs = (
         math.lgamma(count + 1) - math.lgamma(k + 1) - math.lgamma(count - k + 1) - count * math.log(2)
@@ -29,12 +29,12 @@ def sign_test(a: int, b: int) -> float:
 
 
 def p_value_text(p: float) -> str:
-    """Give a p-value with two or three digits."""
+    """Return a p-value with two or three digits."""
     return "<0.001" if p < 0.001 else f"{p:.3f}" if p < 0.1 else f"{p:.2f}"
 
 
 def rows_to_tell(share: float, least: float) -> int | None:
-    """Give about how many rows put Wilson's interval of a share on one side of ``least``; None where none do.
+    """Return about how many rows put Wilson's interval of a share on one side of ``least``; None where none do.
 
     Inside the interval are the shares whose score test does not reject: its bound is reached where
     ``n (share - least)² = z² least (1 - least)``.

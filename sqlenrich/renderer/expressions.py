@@ -33,7 +33,7 @@ def prompt_sql(
     folder: Path | None = None,
     timezone: str = DEFAULT_ZONE,
 ) -> str:
-    """Give the SQL expression of a template over the columns' names: NULL where the template fails for the row.
+    """Return the SQL expression of a template over the columns' names: NULL where the template fails for the row.
 
     ``columns`` maps names to types; a name that is neither there nor in ``vars`` is refused. ``folder`` has the
     included templates. A ``timestamp`` that is an instant is read in ``timezone``, an IANA name, whatever the session's
@@ -53,7 +53,7 @@ def prompt_sql(
 
 
 def check_sql(schema: Any, engine: str, column: str = "response", assert_format: bool = False) -> str:
-    """Give the SQL expression of an answer's verdict: NULL = accepted, else the reason code.
+    """Return the SQL expression of an answer's verdict: NULL = accepted, else the reason code.
 
     The text of ``column`` is judged without repairs. ``schema`` is any JSON Schema whose value is an object; with
     ``assert_format`` its formats are checked. Raises :class:`~sqlenrich.UnsupportedError` for a schema that the engine
@@ -71,7 +71,7 @@ def check_sql(schema: Any, engine: str, column: str = "response", assert_format:
 
 
 def repair_sql(engine: str, column: str = "response", repairs: Sequence[str] = DEFAULT_REPAIRS) -> str:
-    """Give the SQL expression of a text after the declared repairs."""
+    """Return the SQL expression of a text after the declared repairs."""
     target = get_engine(engine)
     for repair in repairs:
         if repair not in REPAIRS:

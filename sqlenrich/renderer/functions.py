@@ -19,7 +19,7 @@ INSTALLED_TITLE = "functions that scripts call; the end of each name tells its v
 
 
 def function_statements(plan: Plan, printed: Sequence[Step] | None = None) -> list[Statement]:
-    """Give the statements that make the functions which steps call, by default all of the plan."""
+    """Return the statements that make the functions which steps call, by default all of the plan."""
     relations = plan.relations
     syntax = get_engine(plan.engine).functions
     if relations.functions == "inline" or syntax is None:
@@ -32,7 +32,7 @@ def function_statements(plan: Plan, printed: Sequence[Step] | None = None) -> li
 
 
 def with_repeated_functions(plan: Plan, printed: Sequence[Step]) -> Plan:
-    """Give the plan of which a script calls, of its temporary functions, those that it needs."""
+    """Return the plan of which a script calls, of its temporary functions, those that it needs."""
     syntax = get_engine(plan.engine).functions
     if plan.relations.functions != "temporary" or syntax is None:
         return plan
@@ -44,7 +44,7 @@ def with_repeated_functions(plan: Plan, printed: Sequence[Step]) -> Plan:
 
 
 def needed_functions(plan: Plan) -> list[str]:
-    """Give lines for the head of a script that calls functions which it does not make."""
+    """Return lines for the head of a script that calls functions which it does not make."""
     if plan.relations.functions != "installed":
         return []
     return [

@@ -55,7 +55,7 @@ def render(
     functions: Functions | None = None,
     quality: bool = False,
 ) -> str:
-    """Give the SQL script of an enrichment for an engine, statements separated by ``;``.
+    """Return the SQL script of an enrichment for an engine, statements separated by ``;``.
 
     ``step`` limits it to one step's SELECT. Aliases are resolved by ``config`` (by default the ``sqlenrich.toml``
     found upward from the prompt file). With ``retry`` the script asks refused rows of the last run again: those with
@@ -120,7 +120,7 @@ def render(
 
 
 def model_for(enrichment: Enrichment, engine: str, config: Config, name: str | None = None) -> ResolvedModel:
-    """Give the model of an engine: an alias of the settings, a model's own name, else the engine's default."""
+    """Return the model of an engine: an alias of the settings, a model's own name, else the engine's default."""
     key = get_engine(engine).settings_key
     alias = DEFAULT_ALIASES[enrichment.embedding is not None]
     found = config.model(name or enrichment.model, key) or config.model(alias, key)
@@ -132,7 +132,7 @@ def model_for(enrichment: Enrichment, engine: str, config: Config, name: str | N
 
 
 def model_to_retry(enrichment: Enrichment, engine: str, config: Config, name: str | None = None) -> ResolvedModel:
-    """Give the model of a retry: the one named, else the file's ``escalate``, else the file's model."""
+    """Return the model of a retry: the one named, else the file's ``escalate``, else the file's model."""
     wanted = name or enrichment.escalate
     key = get_engine(engine).settings_key
     if wanted is not None and config.model(wanted, key) is None and wanted not in DEFAULT_ALIASES:
@@ -141,7 +141,7 @@ def model_to_retry(enrichment: Enrichment, engine: str, config: Config, name: st
 
 
 def step_sql(plan: Plan, name: str) -> str:
-    """Give the SELECT of one step. Raises ConfigError for an unknown step."""
+    """Return the SELECT of one step. Raises ConfigError for an unknown step."""
     if name == "functions":
         if plan.relations.functions != "installed":
             raise ConfigError("--step functions prints installed functions: add --functions installed")
@@ -155,7 +155,7 @@ def step_sql(plan: Plan, name: str) -> str:
 
 
 def script(plan: Plan, enrichment: Enrichment, *, quality: bool = False) -> str:
-    """Give the whole script of a plan."""
+    """Return the whole script of a plan."""
     plan = with_repeated_functions(plan, plan.steps)
     statements = [*_functions(plan, plan.steps), *guards(plan), *plan_statements(plan), *clean_up(plan)]
     statements += quality_statements(plan) if quality else []
@@ -163,7 +163,7 @@ def script(plan: Plan, enrichment: Enrichment, *, quality: bool = False) -> str:
 
 
 def retry_script(plan: Plan, enrichment: Enrichment, calls: Sequence[RetryCall], *, quality: bool = False) -> str:
-    """Give the script that asks refused rows again."""
+    """Return the script that asks refused rows again."""
     judged = [plan.step(name) for name in (*JUDGED, "checked")]
     printed = [*judged, *(call.step for call in calls), _reading(plan), _reading(plan)]
     plan = with_repeated_functions(plan, printed)
@@ -174,7 +174,7 @@ def retry_script(plan: Plan, enrichment: Enrichment, calls: Sequence[RetryCall],
 
 
 def reread_script(plan: Plan, enrichment: Enrichment) -> str:
-    """Give the script that reads the stored answers again. Raises UnsupportedError where only a client asks."""
+    """Return the script that reads the stored answers again. Raises UnsupportedError where only a client asks."""
     engine = get_engine(plan.engine)
     if plan.responses.reading is None:
         raise UnsupportedError(
@@ -188,7 +188,7 @@ def reread_script(plan: Plan, enrichment: Enrichment) -> str:
 
 
 def _reading(plan: Plan) -> Step:
-    """Give the step that calls the model without its call: only the reading of its answers is printed."""
+    """Return the step that calls the model without its call: only the reading of its answers is printed."""
     return replace(plan.responses, query=exp.select("1"))
 
 
@@ -197,7 +197,7 @@ def _functions(plan: Plan, printed: Sequence[Step]) -> list[Statement]:
 
 
 def _text(head: str, statements: Sequence[Statement]) -> str:
-    """Give the script. A statement without a title belongs to the one before it."""
+    """Return the script. A statement without a title belongs to the one before it."""
     return head + "".join(f"{_before(statement)}{statement.sql};" for statement in statements) + "\n"
 
 
@@ -231,7 +231,7 @@ def header(
     *,
     asks: bool = True,
 ) -> str:
-    """Give the comment at the top: the enrichment, its prerequisites, and how to continue."""
+    """Return the comment at the top: the enrichment, its prerequisites, and how to continue."""
     version = f", version {enrichment.version}" if enrichment.version else ""
     title = f"{plan.name} for {plan.engine}, model {plan.model or 'chosen by the run'}{version}; made by sqlenrich"
     lines = [

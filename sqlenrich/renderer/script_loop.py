@@ -43,7 +43,7 @@ def can_loop(plan: Plan) -> bool:
 
 
 def loop_statements(plan: Plan, chunks: int | None = None, max_requests: int | None = None) -> list[Statement]:
-    """Give the statements of a run that asks a few requests, then the others in parts.
+    """Return the statements of a run that asks a few requests, then the others in parts.
 
     A number of parts or a limit takes a lock, so that a second run ends before it asks. Raises UnsupportedError where
     the engine has no scripting.
@@ -72,21 +72,21 @@ def _title(chunks: int) -> str:
 
 
 def lock(plan: Plan, engine: Engine) -> Statement:
-    """Give the statement that fails while another run asks."""
+    """Return the statement that fails while another run asks."""
     since = exp.select(exp.alias_(engine.now(), "since"))
     created = exp.Create(this=plan.relations.table("lock"), kind="TABLE", expression=since)
     return Statement(LOCK_TITLE, print_sql(engine, created))
 
 
 def unlock(plan: Plan, engine: Engine) -> str:
-    """Give the statement that lets others ask."""
+    """Return the statement that lets others ask."""
     return print_sql(engine, drop_table(plan.relations.table("lock")))
 
 
 def loop(
     plan: Plan, engine: Engine, scripting: Scripting, chunks: int, max_requests: int | None, *, locked: bool
 ) -> str:
-    """Give the statement that reads, asks a part and reads again, until each pending request was asked once."""
+    """Return the statement that reads, asks a part and reads again, until each pending request was asked once."""
     call = plan.responses
     assert call.pending is not None
     pending: exp.Query = call.pending
@@ -147,7 +147,7 @@ def problem(engine: Engine, scripting: Scripting) -> exp.Select:
 
 
 def part_of(call: Step, scripting: Scripting, chunks: int) -> Step:
-    """Give the step that asks one part of the pending requests."""
+    """Return the step that asks one part of the pending requests."""
     query = call.query.copy()
     (pending,) = [found for found in query.find_all(Symbol) if found.name == "pending"]
     hash_ = exp.column("request_hash")

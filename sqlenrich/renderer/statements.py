@@ -53,18 +53,18 @@ class Statement(NamedTuple):
 
 
 def plan_statements(plan: Plan) -> list[Statement]:
-    """Give the statements that update all steps. A client, where there is one, asks before ``checked``."""
+    """Return the statements that update all steps. A client, where there is one, asks before ``checked``."""
     engine = get_engine(plan.engine)
     return [statement for step in plan.steps for statement in step_statements(engine, step)]
 
 
 def step_statements(engine: Engine, step: Step) -> list[Statement]:
-    """Give the statements that update one step."""
+    """Return the statements that update one step."""
     return table_statements(engine, step) if step.kind == "table" else responses_statements(engine, step)
 
 
 def retry_statements(plan: Plan, calls: Sequence[RetryCall]) -> list[Statement]:
-    """Give the statements that ask refused rows again. They judge all answers first: a run may have stopped early."""
+    """Return the statements that ask refused rows again. They judge all answers first: a run may have stopped early."""
     engine = get_engine(plan.engine)
     checked, *results = (plan.step(name) for name in JUDGED)
     read = reading_statements(engine, plan.responses)
@@ -78,7 +78,7 @@ def retry_statements(plan: Plan, calls: Sequence[RetryCall]) -> list[Statement]:
 
 
 def reread_statements(plan: Plan) -> list[Statement]:
-    """Give the statements that read and judge the stored answers again. They ask nothing."""
+    """Return the statements that read and judge the stored answers again. They ask nothing."""
     engine = get_engine(plan.engine)
     found = [Statement(READ_TITLE, read_answers(engine, plan.responses, all_rows=True))]
     for name in JUDGED:
@@ -87,7 +87,7 @@ def reread_statements(plan: Plan) -> list[Statement]:
 
 
 def quality_statements(plan: Plan) -> list[Statement]:
-    """Give the statements that measure the answers. They ask nothing, and no step reads what they give."""
+    """Return the statements that measure the answers. They ask nothing, and no step reads what they give."""
     engine = get_engine(plan.engine)
     found = []
     for step in plan.quality:
@@ -102,18 +102,18 @@ def quality_statements(plan: Plan) -> list[Statement]:
 
 
 def table_statements(engine: Engine, step: Step) -> list[Statement]:
-    """Give the statements that create the table of a step anew."""
+    """Return the statements that create the table of a step anew."""
     title = f"{step.name}: {TITLES[step.name]}"
     return titled(title, create_table_as(engine, step, step.name, step.query))
 
 
 def titled(title: str, statements: Sequence[str]) -> list[Statement]:
-    """Give statements that belong together: the first has the title."""
+    """Return statements that belong together: the first has the title."""
     return [Statement("" if place else title, sql) for place, sql in enumerate(statements)]
 
 
 def responses_statements(engine: Engine, step: Step) -> list[Statement]:
-    """Give the statements that create the table of answers if it is missing, and ask the pending requests."""
+    """Return the statements that create the table of answers if it is missing, and ask the pending requests."""
     made = responses_table(engine, step)
     # An answer that an interrupted run left unread is read first: unread, it would count as settled.
     read = reading_statements(engine, step)
@@ -121,13 +121,13 @@ def responses_statements(engine: Engine, step: Step) -> list[Statement]:
 
 
 def responses_table(engine: Engine, step: Step) -> Statement:
-    """Give the statement that creates the table of answers if it is missing."""
+    """Return the statement that creates the table of answers if it is missing."""
     create = create_responses(engine, step.relations.table(step.name), step.columns)
     return Statement("responses: every answer ever paid for", print_sql(engine, create))
 
 
 def call_statements(engine: Engine, step: Step, what: str) -> list[Statement]:
-    """Give the statements that create the pending relation of a call step and ask its requests."""
+    """Return the statements that create the pending relation of a call step and ask its requests."""
     found: list[Statement] = []
     if step.pending is not None:
         found = titled(f"pending: {what}", create_table_as(engine, step, "pending", step.pending))
@@ -137,14 +137,14 @@ def call_statements(engine: Engine, step: Step, what: str) -> list[Statement]:
 
 
 def reading_statements(engine: Engine, step: Step) -> list[Statement]:
-    """Give the statement that reads the answers that no reading or another one has read, where the step needs one."""
+    """Return the statement that reads the answers that no reading or another one has read, where the step needs one."""
     if not (step.calls_in_sql and engine.updates) or step.reading is None:
         return []
     return [Statement(READ_TITLE, read_answers(engine, step))]
 
 
 def read_answers(engine: Engine, step: Step, *, all_rows: bool = False, among: Sequence[Sql] | None = None) -> str:
-    """Give the UPDATE that reads stored answers: those of this run's prompts, or all. It asks nothing.
+    """Return the UPDATE that reads stored answers: those of this run's prompts, or all. It asks nothing.
 
     ``among`` are conditions on the answers in place of this run's prompts.
     """
@@ -173,14 +173,14 @@ def read_answers(engine: Engine, step: Step, *, all_rows: bool = False, among: S
 
 
 def create_table_as(engine: Engine, step: Step, role: str, query: Sql, *, pretty: bool = True) -> list[str]:
-    """Give the statements that create the table of a role anew from a query of the step."""
+    """Return the statements that create the table of a role anew from a query of the step."""
     select = step.relations.bound(query)
     create = engine.create_table_as if role in RESULTS else engine.create_work_table or engine.create_table_as
     return [print_sql(engine, made, pretty=pretty) for made in create(step.relations.table(role), select)]
 
 
 def create_pending(engine: Engine, step: Step, query: exp.Select) -> list[str]:
-    """Give the statements that create the pending relation anew, so that a range of its hashes is read alone.
+    """Return the statements that create the pending relation anew, so that a range of its hashes is read alone.
 
     It is clustered by the hash as the table of answers is; where the engine clusters none, its rows are sorted.
     """
@@ -196,7 +196,7 @@ def create_pending(engine: Engine, step: Step, query: exp.Select) -> list[str]:
 
 
 def insert_into(engine: Engine, step: Step) -> str:
-    """Give the statement that appends the rows of a step's query to its table."""
+    """Return the statement that appends the rows of a step's query to its table."""
     names = [identifier(engine, name) for name in step.selected]
     into = exp.Schema(this=step.relations.table(step.name), expressions=names)
     line = print_sql(engine, into, pretty=False)
@@ -204,14 +204,14 @@ def insert_into(engine: Engine, step: Step) -> str:
 
 
 def overwrite_table(engine: Engine, step: Step) -> str:
-    """Give the statement that replaces the rows of a step's table, which keeps its columns and what is set on them."""
+    """Return the statement that replaces the rows of a step's table, which keeps columns and what is set on them."""
     names = [identifier(engine, name) for name in step.selected]
     into = exp.Schema(this=step.relations.table(step.name), expressions=names)
     return print_sql(engine, exp.Insert(this=into, expression=step.relations.bound(step.query), overwrite=True))
 
 
 def create_responses(engine: Engine, table: exp.Table, columns: Mapping[str, Type]) -> Sql:
-    """Give the statement that creates the table of answers if it is missing."""
+    """Return the statement that creates the table of answers if it is missing."""
     create = create_if_missing(engine, table, columns)
     if properties := engine.responses_properties():
         create.set("properties", exp.Properties(expressions=properties))
@@ -219,6 +219,6 @@ def create_responses(engine: Engine, table: exp.Table, columns: Mapping[str, Typ
 
 
 def create_if_missing(engine: Engine, table: exp.Table, columns: Mapping[str, Type]) -> Sql:
-    """Give the statement that creates an empty table if it is missing."""
+    """Return the statement that creates an empty table if it is missing."""
     typed = [exp.ColumnDef(this=identifier(engine, name), kind=engine.sql_type(kind)) for name, kind in columns.items()]
     return exp.Create(this=exp.Schema(this=table, expressions=typed), kind="TABLE", exists=True)

@@ -26,7 +26,7 @@ GUARD = "the tables that are made afresh: where a SELECT fails, that table is no
 
 
 def guards(plan: Plan) -> Iterator[Statement]:
-    """Give the statements that end a script before it replaces a table that sqlenrich did not make.
+    """Return the statements that end a script before it replaces a table that sqlenrich did not make.
 
     They need no catalog of the engine, and find each name as the other statements do: a table that is missing is made
     empty, then a column is read that only a table of sqlenrich has.
@@ -42,7 +42,7 @@ def guards(plan: Plan) -> Iterator[Statement]:
 
 
 def clean_up(plan: Plan) -> Iterator[Statement]:
-    """Give the statements that drop the tables of prompts which no later script reads."""
+    """Return the statements that drop the tables of prompts which no later script reads."""
     engine = get_engine(plan.engine)
     title = "tables of prompts that nothing reads again"
     for role in ("pending",) if plan.keep_prompts else ("pending", "prompts"):
@@ -51,5 +51,5 @@ def clean_up(plan: Plan) -> Iterator[Statement]:
 
 
 def drop_table(table: exp.Table) -> exp.Drop:
-    """Give the statement that drops a table if it is there."""
+    """Return the statement that drops a table if it is there."""
     return exp.Drop(tables=[table], kind="TABLE", exists=True)

@@ -41,7 +41,7 @@ class ProfiledRun:
 
 
 def why_not_compared(runs: Sequence[ProfiledRun]) -> str:
-    """Give why the newest run is compared with no other. ``runs`` are all that have a profile, the newest first."""
+    """Return why the newest run is compared with no other. ``runs`` are all that have a profile, the newest first."""
     if len(runs) == 1:
         return "no earlier run to compare it with: it is the first one"
     baseline = next((place for place, one in enumerate(runs) if one.accepted), len(runs))
@@ -82,7 +82,7 @@ class Drift(Result):
         return EXIT_ALARM if self.alarms else 0
 
     def to_dict(self) -> dict[str, Any]:
-        """Give the facts by name, as the JSON has them."""
+        """Return the facts by name, as the JSON has them."""
         return {
             "name": self.name,
             "run": self.run,
@@ -94,7 +94,7 @@ class Drift(Result):
         }
 
     def to_text(self, width: int = 100) -> str:
-        """Give the drift for a terminal of ``width`` columns."""
+        """Return the drift for a terminal of ``width`` columns."""
         lines = [f"{self.name}: run {self.run or 'none'}"]
         if self.fields:
             cells = [("field", "rows", "earlier rows", "windows", "moved of 100", "σ", "")]
@@ -115,7 +115,7 @@ class Drift(Result):
         return "\n".join((*lines, *self.notes))
 
     def verdict(self) -> str:
-        """Give the outcome in one line."""
+        """Return the outcome in one line."""
         limits = f"{self.settings.sigma:g} σ and {100 * self.settings.moved:g} of 100 rows"
         if not self.alarms:
             return f"no alarm: {self.sigma:.1f} σ for all fields together; an alarm needs {limits}"

@@ -77,7 +77,7 @@ class Estimate(Result):
     """What the warehouse, or its vendor's pages, tell of the model's end."""
 
     def to_dict(self) -> dict[str, Any]:
-        """Give the facts by name, as the JSON has them."""
+        """Return the facts by name, as the JSON has them."""
         facts = asdict(self)
         for hidden in ("where", "output", "cached_assumed", "texts_per_call"):
             del facts[hidden]
@@ -88,7 +88,7 @@ class Estimate(Result):
         return facts
 
     def to_text(self, width: int | None = None) -> str:
-        """Give the estimate for a terminal of ``width`` columns: each fact with its value and its source."""
+        """Return the estimate for a terminal of ``width`` columns: each fact with its value and its source."""
         reasons = ", ".join(f"{count:,} {code}" for code, count in self.not_asked.items() if count)
         lines = [
             ("rows", f"{self.rows:,}", ""),
@@ -218,7 +218,7 @@ def estimate(
 
 
 def _capped_requests(requests: int, caps: Caps, together: int) -> tuple[int, str | None]:
-    """Give the requests under the caps, and the cap that is below all; so many go with one call."""
+    """Return the requests under the caps, and the cap that is below all; so many go with one call."""
     max_calls = None if caps.max_calls is None else caps.max_calls * together
     limits = {"max_rows": caps.max_rows, "max_calls": max_calls}
     found = min((limit, name) for name, limit in {**limits, "": requests}.items() if limit is not None)
@@ -289,14 +289,14 @@ def _on_warehouse(setup: Setup) -> Iterator[_Planned]:
 
 
 def _nothing_in(database: Path | None) -> str:
-    """Give the reason why no answer is found."""
+    """Return the reason why no answer is found."""
     return ", which has none yet" if database is not None and database.is_file() else ", which does not exist yet"
 
 
 def _cost(
     prices: Prices | None, model: str, tokens_in: TokensIn | None, tokens_out: TokensOut | None
 ) -> tuple[float | None, float | None, str | None, int]:
-    """Give both bounds of the cost, or why it is unknown, and the tokens that the lower bound assumes to be cached.
+    """Return both bounds of the cost, or why it is unknown, and the tokens that the lower bound assumes to be cached.
 
     These are the constant beginning of all prompts but the first. An endpoint may have even more in its cache.
     """
@@ -323,7 +323,7 @@ def _time(
     *,
     fixed: bool,
 ) -> tuple[float | None, float | None, str | None]:
-    """Give both bounds of the seconds, from the endpoint's limits and the stored latency, and the binding limit.
+    """Return both bounds of the seconds, from the endpoint's limits and the stored latency, and the binding limit.
 
     Without a latency or without a ``fixed`` concurrency the upper bound is unknown: an endpoint may be slower than its
     limits, and only the run finds its concurrency.
@@ -366,7 +366,7 @@ def _range(low: Any, high: Any, written: Callable[[Any], str]) -> str:
 
 
 def duration(seconds: float) -> str:
-    """Give a time in words, in its two largest units."""
+    """Return a time in words, in its two largest units."""
     whole = math.ceil(seconds)
     for size, unit, small, lesser in ((86_400, "d", 3600, "h"), (3600, "h", 60, "min"), (60, "min", 1, "s")):
         if whole >= size:

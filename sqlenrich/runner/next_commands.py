@@ -40,7 +40,7 @@ _FLAGS: Mapping[str, Callable[[Any], Flags]] = {
 def next_commands(
     enrichment: Enrichment, output: Output | None, wanted: WantedModel, options: Mapping[str, Any]
 ) -> tuple[Flags, ...]:
-    """Give the arguments of ``show``, less the output where none is named, and of ``retry``.
+    """Return the arguments of ``show``, less the output where none is named, and of ``retry``.
 
     ``options`` are the keywords of the run. None are given for what a command line can't say: a backend, a session, an
     endpoint whose URL has a secret.
@@ -59,7 +59,7 @@ def next_commands(
 
 
 def _outputs(output: Output | None) -> Flags | None:
-    """Give the outputs as they were written; None for a backend."""
+    """Return the outputs as they were written; None for a backend."""
     if output is None:
         return ()
     if isinstance(output, str | Path):

@@ -19,7 +19,7 @@ SHOW_EVERY_S = 0.5
 
 
 def default_observer() -> Observer:
-    """Give the observer of a run without one: in a notebook it shows the progress, elsewhere nothing."""
+    """Return the observer of a run without one: in a notebook it shows the progress, elsewhere nothing."""
     shell = getattr(sys.modules.get("IPython"), "get_ipython", lambda: None)()
     if "IPKernelApp" not in getattr(shell, "config", ()):
         return NullObserver()

@@ -76,12 +76,12 @@ def check_options(function: str, options: Mapping[str, Any], known: type) -> Non
 
 
 def chosen(options: Mapping[str, Any], names: Sequence[str]) -> dict[str, Any]:
-    """Give those of some options that are set."""
+    """Return those of some options that are set."""
     return {name: options[name] for name in names if name in options}
 
 
 def caps_of(caps: Caps | None, options: Mapping[str, Any]) -> Caps:
-    """Give the caps, or those of the shorthands. Raises ConfigError where both are given."""
+    """Return the caps, or those of the shorthands. Raises ConfigError where both are given."""
     names = (each.name for each in fields(Caps))
     short = {name: options[name] for name in names if options.get(name) is not None}
     if caps is not None and short:
@@ -90,5 +90,5 @@ def caps_of(caps: Caps | None, options: Mapping[str, Any]) -> Caps:
 
 
 def names_of(written: str | Sequence[str]) -> tuple[str, ...]:
-    """Give names that a caller gives as a sequence, or as the text of one."""
+    """Return names that a caller gives as a sequence, or as the text of one."""
     return (written,) if isinstance(written, str) else tuple(written)

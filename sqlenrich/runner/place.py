@@ -97,7 +97,7 @@ def place_of(
     responses: str | None,
     options: RunPlaceOptions,
 ) -> Place:
-    """Give the place that the options of a run name, completed by the target.
+    """Return the place that the options of a run name, completed by the target.
 
     Raises ConfigError for an unknown target, for options that contradict each other, and for an engine without a
     driver.
@@ -112,14 +112,14 @@ def place_of(
 
 
 def of_target(wanted: WantedModel, place: Place) -> WantedModel:
-    """Give the model that a run names, or else one at the endpoint of its target."""
+    """Return the model that a run names, or else one at the endpoint of its target."""
     if place.endpoint is None or wanted.endpoint is not None or wanted.mock is not None:
         return wanted
     return replace(wanted, endpoint=place.endpoint)
 
 
 def place_in(config: Config, output: Output | None, options: RunPlaceOptions, start: Path | None) -> Output | None:
-    """Give the place that options name, for a file at ``start``. Raises as :func:`place_of` does."""
+    """Return the place that options name, for a file at ``start``. Raises as :func:`place_of` does."""
     name = options.get("target")
     if name is None:
         spark = options.get("spark")
@@ -165,7 +165,7 @@ def _schema(output: Output | None) -> str:
 
 
 def _spark(output: str, spark: SparkSession | str | None, target: Target | None, options: RunPlaceOptions) -> Backend:
-    """Give the backend of a Spark session; nothing is started yet."""
+    """Return the backend of a Spark session; nothing is started yet."""
     from sqlenrich.store.spark.backend import SparkBackend, SparkPlace
 
     for key in ("profile", "connection", "take_over"):
@@ -200,7 +200,7 @@ def _warehouse(
 def open_connection(
     engine: str, given: Mapping[str, str | None], start: Path | None
 ) -> tuple[WarehouseConnection, str]:
-    """Give the connection that a profile or a name opens, and the schema that the profile names; nothing is connected.
+    """Return the connection that a profile or a name opens, and the schema that the profile names, unconnected.
 
     ``start`` is the prompt file, beside which profiles are found.
     Raises ConfigError for an engine without a driver and for what the profile lacks.

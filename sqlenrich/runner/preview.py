@@ -57,7 +57,7 @@ class PreviewLine(PlanLine):
     total_rows: int = 0
 
     def to_text(self) -> str:
-        """Give the announcement as one line."""
+        """Return the announcement as one line."""
         return (
             f"preview: {self.rows:,} of {counted(self.total_rows, 'row')}, {counted(self.calls, 'call')} to "
             f"{self.model}{self.where}; nothing is stored"
@@ -76,7 +76,7 @@ def preview(
     stopper: Stopper | None = None,
     **options: Unpack[PreviewOptions],
 ) -> str:
-    """Give the text of a preview of the first ``rows`` rows. Nothing is stored.
+    """Return the text of a preview of the first ``rows`` rows. Nothing is stored.
 
     With ``prompt_only``, or if the ``observer`` declines, nothing is sent: the text shows the prompts and the request.
     Otherwise the rows are asked and judged, and the text extrapolates their tokens to the whole table.
@@ -119,7 +119,7 @@ def preview(
 
 
 def _resolve(enrichment: Enrichment, config: Config, model: Endpoint | Mock | str | None) -> ResolvedModel:
-    """Give the model and the parameters that a run would send, without asking the endpoint for its model."""
+    """Return the model and the parameters that a run would send, without asking the endpoint for its model."""
     wanted = model.model if isinstance(model, Endpoint) else model if isinstance(model, str) else None
     alias = DEFAULT_ALIASES[enrichment.embedding is not None]
     found = config.model(wanted or enrichment.model, "endpoint") or config.model(alias, "endpoint")
@@ -173,7 +173,7 @@ def _page(enrichment: Enrichment) -> str:
 
 
 def _body(enrichment: Enrichment, resolved: ResolvedModel, endpoint: Endpoint | None) -> dict[str, Any]:
-    """Give what a request holds, its prompt as a placeholder."""
+    """Return what a request holds, its prompt as a placeholder."""
     body: dict[str, Any] = {"model": resolved.name, **dict(sorted(resolved.params.items()))}
     extra = dict(sorted(endpoint.extra_body.items())) if endpoint is not None else {}
     if (vector := enrichment.embedding) is not None:
@@ -188,7 +188,7 @@ def _body(enrichment: Enrichment, resolved: ResolvedModel, endpoint: Endpoint | 
 
 
 def _shown(enrichment: Enrichment, response: str | None) -> str | None:
-    """Give an answer for a person: of a vector its beginning."""
+    """Return an answer for a person: of a vector its beginning."""
     if enrichment.embedding is None or response is None or len(response) <= SHOWN_VECTOR_CHARS:
         return response
     return f"{response[:SHOWN_VECTOR_CHARS]}… ({len(response):,} characters)"

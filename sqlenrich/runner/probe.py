@@ -61,7 +61,7 @@ class ProbeLine(PlanLine):
     """The announcement of a probe before its first request."""
 
     def to_text(self) -> str:
-        """Give the announcement as one line."""
+        """Return the announcement as one line."""
         return f"probe asks {counted(self.calls, 'request')} of {self.model} on {self.where}"
 
 
@@ -115,7 +115,7 @@ def _warehouse(
 
 
 def _others(engine: Engine, findings: Iterable[Finding], *, asks: bool) -> Iterator[Finding]:
-    """Give the facts that no statement or answer has shown."""
+    """Return the facts that no statement or answer has shown."""
     shown = {finding.fact.partition(":")[0] for finding in findings}
     for name, fact in engine.facts.items():
         if name not in shown:
@@ -181,7 +181,7 @@ class _Probe:
         return findings
 
     def _refused(self, tree: Sql) -> RunError | None:
-        """Give why the warehouse does not compile a statement, or None."""
+        """Return why the warehouse does not compile a statement, or None."""
         sql = print_sql(self.engine, tree)
         return self._answered(lambda: self.connection.check(sql))
 
@@ -229,7 +229,7 @@ class _Probe:
         return Finding(f"call: {request.name}", "an answer", found, result, fact.source, fact.read_on)
 
     def _tried(self, query: Sql) -> list[tuple[Any, ...]] | RunError:
-        """Give the rows of a query that asks no model, or why the warehouse refuses it."""
+        """Return the rows of a query that asks no model, or why the warehouse refuses it."""
         return self._answered(lambda: self.connection.rows(print_sql(self.engine, query)))
 
     def _answered(self, work: Callable[[], T]) -> T | RunError:

@@ -30,7 +30,7 @@ class Answer:
 
 
 def value_at(document: Any, path: str) -> Any:
-    """Give the value at a place such as ``a.b[0].c``; None where there is nothing."""
+    """Return the value at a place such as ``a.b[0].c``; None where there is nothing."""
     for name, index in _STEP.findall(path):
         if index:
             document = document[int(index)] if isinstance(document, list) and int(index) < len(document) else None
@@ -40,7 +40,7 @@ def value_at(document: Any, path: str) -> Any:
 
 
 def leaves(document: Any, path: str = "") -> Iterator[tuple[str, Any]]:
-    """Give each value that is neither an object nor an array, with its place."""
+    """Return each value that is neither an object nor an array, with its place."""
     if isinstance(document, dict):
         for name, value in document.items():
             yield from leaves(value, f"{path}.{name}" if path else name)
@@ -54,7 +54,7 @@ def leaves(document: Any, path: str = "") -> Iterator[tuple[str, Any]]:
 def _shown(
     engine: Engine, column: str, answer: Answer, expected: str, holds: Callable[[Any], bool], elsewhere: Sequence[str]
 ) -> Finding | None:
-    """Give the finding for a column: the known place that holds it, else the places where it seems to stand."""
+    """Return the finding for a column: the known place that holds it, else the places where it seems to stand."""
     known = places(engine, column)
     if not known:
         return None

@@ -66,7 +66,7 @@ class ProbeReport(Result):
         return {**asdict(self), "differences": len(self.differences)}
 
     def to_text(self, width: int = 120) -> str:
-        """Give the findings as a table of this width."""
+        """Return the findings as a table of this width."""
         head = ("fact", "expected", "found", "source, date")
         ordered = sorted(self.findings, key=lambda each: list(FactCheck).index(each.result))
         rows = [(_named(each), each.expected, each.found, _origin(each)) for each in ordered]
@@ -86,7 +86,7 @@ def _origin(finding: Finding) -> str:
 
 
 def _table(rows: Sequence[Sequence[str]], width: int) -> Iterator[str]:
-    """Give rows as lines, cells wrapped so that the table fits."""
+    """Return rows as lines, cells wrapped so that the table fits."""
     widest = [max(len(row[n]) for row in rows) for n in range(len(rows[0]))]
     spare = max(width - 2 * (len(widest) - 1), 15 * len(widest))
     widths, left = [0] * len(widest), list(range(len(widest)))

@@ -23,7 +23,7 @@ FEW_WINDOWS = 3
 
 
 def utc(engine: Engine, moment: datetime) -> Sql:
-    """Give a time in UTC as a column of the type timestamp holds it."""
+    """Return a time in UTC as a column of the type timestamp holds it."""
     return utc_time(moment, engine.sql_type(TIMESTAMP))
 
 
@@ -39,18 +39,18 @@ def read_drift(backend: Backend, plan: Plan, enrichment: Enrichment) -> Drift:
 
 
 def drift_query(enrichment: Enrichment, engine: Engine, compared: int = 1) -> exp.Select:
-    """Give the SELECT whose rows :func:`drifts_of` reads: of the newest run, or of so many of the newest."""
+    """Return the SELECT whose rows :func:`drifts_of` reads: of the newest run, or of so many of the newest."""
     return drift(engine, enrichment.quality.drift, len(profile_fields(enrichment)), compared)
 
 
 def drift_of(enrichment: Enrichment, rows: Sequence[tuple[Any, ...]]) -> Drift:
-    """Give the drift of the newest run that the rows of :func:`drift_query` tell."""
+    """Return the drift of the newest run that the rows of :func:`drift_query` tell."""
     found = drifts_of(enrichment, rows)
     return next(iter(found.values())) if found else Drift(enrichment.name, "", (), enrichment.quality.drift)
 
 
 def drifts_of(enrichment: Enrichment, rows: Sequence[tuple[Any, ...]]) -> dict[str, Drift]:
-    """Give the drift of each run that the rows of :func:`drift_query` tell; a run without an earlier one has none."""
+    """Return the drift of each run that the rows of :func:`drift_query` tell; a run without an earlier one has none."""
     of_runs: dict[str, list[dict[str, Any]]] = {}
     for row in rows:
         line = dict(zip(COLUMNS, row, strict=True))
@@ -81,7 +81,7 @@ def _drift(enrichment: Enrichment, run: str, found: Sequence[dict[str, Any]]) ->
 
 
 def profiled_runs(rows: Iterable[tuple[Any, ...]]) -> list[ProfiledRun]:
-    """Give the runs that the rows of :func:`sqlenrich.plan.drift.runs` tell, the newest first."""
+    """Return the runs that the rows of :func:`sqlenrich.plan.drift.runs` tell, the newest first."""
     return [ProfiledRun(str(run), int(count), bool(int(ok)), bool(int(alarm))) for run, count, ok, alarm in rows]
 
 

@@ -40,7 +40,7 @@ class RepairAdvice:
     """The refused rows with an answer."""
 
     def lines(self, *, stored: bool = True) -> list[str]:
-        """Give a line for each repair, or for repairs that are needed together; ``stored``: the answers are kept."""
+        """Return a line for each repair, or for repairs that are needed together; ``stored``: the answers are kept."""
         then = ", then run again; stored answers are not paid twice" if stored else ""
         of = f"{self.tried:,} of {counted(self.refused, 'refused row')} tried"
         if self.tried == self.refused:
@@ -80,7 +80,7 @@ def repair_advice(enrichment: Enrichment, texts: Iterable[str | None], refused: 
 def _needed(
     enrichment: Enrichment, text: str | None, added: tuple[str, ...], keep_null: frozenset[str]
 ) -> tuple[str, ...]:
-    """Give those of some repairs that a text needs."""
+    """Return those of some repairs that a text needs."""
     for name in added if len(added) > 1 else ():
         fewer = tuple(one for one in added if one != name)
         if evaluate_checks(enrichment.checks, repair(text, (*enrichment.repairs, *fewer), keep_null)) is None:
@@ -91,7 +91,7 @@ def _needed(
 def advice_of(
     backend: Backend, plan: Plan, enrichment: Enrichment, reasons: Mapping[str, int] | None = None
 ) -> RepairAdvice | None:
-    """Give the advice for the refused rows in ``checked``; ``reasons`` counts them, where that is known."""
+    """Return the advice for the refused rows in ``checked``; ``reasons`` counts them, where that is known."""
     if enrichment.embedding is not None:
         return None
     has_text = exp.Not(this=exp.In(this=exp.column("_error"), expressions=[literal(code) for code in WITHOUT_TEXT]))

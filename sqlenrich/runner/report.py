@@ -34,12 +34,12 @@ class Refused(dict[str, int]):
         self._results, self._place = results, place
 
     def __call__(self) -> pa.Table:
-        """Give the refused rows as an Arrow table. Raises ConfigError where they are in a warehouse's table."""
+        """Return the refused rows as an Arrow table. Raises ConfigError where they are in a warehouse's table."""
         tables = self.tables()
         return tables.read(tables.quarantine)
 
     def tables(self) -> ResultTables:
-        """Give the tables of the run. Raises ConfigError where only a warehouse has them."""
+        """Return the tables of the run. Raises ConfigError where only a warehouse has them."""
         if self._results is None:
             raise ConfigError(f"the results are {self._place}")
         return self._results
@@ -116,7 +116,7 @@ class Report(Result):
         object.__setattr__(self, "quarantine", Refused(self.quarantine, self.results, place))
 
     def table(self) -> pa.Table:
-        """Give the accepted rows as an Arrow table.
+        """Return the accepted rows as an Arrow table.
 
         Raises ConfigError where the results are tables of a warehouse.
         """
@@ -124,15 +124,15 @@ class Report(Result):
         return tables.read(tables.enriched)
 
     def df(self) -> Any:
-        """Give the accepted rows as a pandas frame."""
+        """Return the accepted rows as a pandas frame."""
         return to_pandas(self.table())
 
     def pl(self) -> Any:
-        """Give the accepted rows as a polars frame."""
+        """Return the accepted rows as a polars frame."""
         return to_polars(self.table())
 
     def _repr_html_(self) -> str:
-        """Give the report for a notebook: its text, and the first rows of both tables."""
+        """Return the report for a notebook: its text, and the first rows of both tables."""
         shown: list[tuple[str, Callable[[], pa.Table]]] = []
         if (tables := self.results) is not None:
             for table, name, count in (
@@ -162,7 +162,7 @@ class Report(Result):
         return asked > 0 and (refused == asked or over)
 
     def to_dict(self) -> dict[str, Any]:
-        """Give the facts by name, as the JSON has them."""
+        """Return the facts by name, as the JSON has them."""
         hidden = ("name", "output", "next", "results", "max_quarantine", "stopped", "declined", "unasked", "drift",
                   "examples", "advice")  # fmt: skip
         facts = {each.name: _plain(getattr(self, each.name)) for each in fields(self) if each.name not in hidden}
@@ -175,7 +175,7 @@ class Report(Result):
         return {**facts, "cost_unknown": self.cost_unknown or None}
 
     def to_text(self) -> str:
-        """Give the report for a terminal."""
+        """Return the report for a terminal."""
         if self.declined:
             if not self.published:
                 return f"nothing was sent, and nothing changed: {self.name} and {self.name}_quarantine are as they were"
@@ -253,5 +253,5 @@ class Report(Result):
 
 
 def _plain(value: Any) -> Any:
-    """Give a fact as JSON has it."""
+    """Return a fact as JSON has it."""
     return dict(value) if isinstance(value, Mapping) else list(value) if isinstance(value, list | tuple) else value

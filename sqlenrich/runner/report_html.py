@@ -19,7 +19,7 @@ _HIDDEN = (
 
 
 def report_html(text: str, tables: Sequence[tuple[str, Callable[[], pa.Table]]]) -> str:
-    """Give a text and the first rows of some tables as HTML. Each table has a title."""
+    """Return a text and the first rows of some tables as HTML. Each table has a title."""
     return "".join((f"<pre>{escape(text)}</pre>", *(_table(title, read) for title, read in tables)))
 
 

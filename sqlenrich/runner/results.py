@@ -117,7 +117,7 @@ def open_results(name: str, output: str | Path, database: Path) -> Iterator[duck
 
 
 def stored_advice(name: str, output: str | Path) -> list[str]:
-    """Give a line for each repair that was off in the last run and would accept its refused rows."""
+    """Return a line for each repair that was off in the last run and would accept its refused rows."""
     with _opened(database_path(Path(output))) as db:
         if LEDGER not in _tables(db):
             return []
@@ -152,7 +152,7 @@ def _tables(db: duckdb.DuckDBPyConnection) -> set[str]:
 
 
 def _shown(columns: Sequence[str]) -> list[str]:
-    """Give the columns that are shown where none is chosen: without prompts and the run's own."""
+    """Return the columns that are shown where none is chosen: without prompts and the run's own."""
     if "_error" in columns:
         hidden = {"_repaired", "prompt", "_attempts", "_request_hash", "_asked_at", "_truncated"}
     else:
@@ -161,7 +161,7 @@ def _shown(columns: Sequence[str]) -> list[str]:
 
 
 def _as_text(found: duckdb.DuckDBPyRelation, width: int | None) -> str:
-    """Give rows as the table that DuckDB draws."""
+    """Return rows as the table that DuckDB draws."""
     out = io.StringIO()
     with contextlib.redirect_stdout(out):
         found.show(max_width=width or 10_000, max_rows=100_000)

@@ -186,7 +186,7 @@ def check_tables_of_last_run(backend: Backend, plan: Plan) -> None:
 
 
 def same_snapshot(enrichment: Enrichment, last: Snapshot, config: Config, backend: Backend) -> Enrichment:
-    """Give the enrichment with the settings of the last run. Raises ConfigError where it would ask something else."""
+    """Return the enrichment with the settings of the last run. Raises ConfigError where it would ask something else."""
     enrichment = with_source_options(enrichment, key=last.key, columns=last.columns, where=last.where)
     if not enrichment.key:
         enrichment = replace(enrichment, key=("_row",))
@@ -199,7 +199,7 @@ def same_snapshot(enrichment: Enrichment, last: Snapshot, config: Config, backen
 
 
 def model_of(enrichment: Enrichment, last: Snapshot, config: Config, engine: str) -> ResolvedModel:
-    """Give the model that the last run would ask now."""
+    """Return the model that the last run would ask now."""
     if last.in_sql:
         return model_for(enrichment, engine, config, last.asked_for)
     found = None if last.mock else config.model(last.asked_for or enrichment.model, "endpoint")
@@ -210,7 +210,7 @@ def model_of(enrichment: Enrichment, last: Snapshot, config: Config, engine: str
 def choose(
     enrichment: Enrichment, last: Snapshot, config: Config, wanted: WantedModel, caps: Caps, backend: Backend
 ) -> ModelChoice:
-    """Give the model to ask. Raises ConfigError where invented answers would be mixed with a model's."""
+    """Return the model to ask. Raises ConfigError where invented answers would be mixed with a model's."""
     if last.in_sql and wanted.endpoint is None:
         wanted = replace(wanted, name=wanted.name or enrichment.escalate or last.asked_for)
         return choice_of(enrichment, config, wanted, backend, caps)
@@ -253,7 +253,7 @@ def calls_of(
     max_attempts: int | None,
     run_id: str,
 ) -> list[Call]:
-    """Give the calls of a round; failed calls are last, for they may fail again."""
+    """Return the calls of a round; failed calls are last, for they may fail again."""
 
     def compiled(reasons: tuple[str, ...], *, answered: bool) -> list[Call]:
         found = compile_retry(
@@ -283,7 +283,7 @@ def _of_this_run(step: Step, run_id: str) -> Step:
 
 
 def notes(spent: int, unasked: int, max_attempts: int) -> list[str]:
-    """Give a line for each kind of requests that a user might expect to be asked."""
+    """Return a line for each kind of requests that a user might expect to be asked."""
     lines = []
     if spent:
         refused = counted(spent, "refused request")

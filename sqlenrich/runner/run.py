@@ -165,7 +165,7 @@ def _run(session: Session, plan: Plan, snapshot: Snapshot, *, incremental: bool,
 
 
 def _watched_answers(session: Session, plan: Plan) -> Drift | None:
-    """Give the drift of the run's answers; a run whose answers can't be measured ends all the same."""
+    """Return the drift of the run's answers; a run whose answers can't be measured ends all the same."""
     try:
         return _watch_answers(session, plan)
     except SqlenrichError as error:
@@ -198,7 +198,7 @@ def _import_client() -> None:
 
 
 def _temporary(enrichment: Enrichment, input: Input) -> Backend:
-    """Give a backend in a temporary folder, which its results keep alive. Raises ConfigError without an input."""
+    """Return a backend in a temporary folder, which its results keep alive. Raises ConfigError without an input."""
     if input is None and enrichment.query is None:
         raise ConfigError("which rows? Give the input, or an output that has the source")
     from sqlenrich.store.duckdb.backend import TemporaryBackend
@@ -207,7 +207,7 @@ def _temporary(enrichment: Enrichment, input: Input) -> Backend:
 
 
 def _checked_key(enrichment: Enrichment) -> tuple[str, ...]:
-    """Give the key of an incremental run. Raises ConfigError where rows can't be told apart or were not kept."""
+    """Return the key of an incremental run. Raises ConfigError where rows can't be told apart or were not kept."""
     if enrichment.key == ("_row",):
         raise ConfigError(f"{enrichment.place}: an incremental run needs a key: write key: [column], or give --key")
     if not enrichment.keep_prompts:
@@ -236,7 +236,7 @@ def check_names_of_runs(backend: Backend, name: str) -> None:
 
 
 def checked_backend(output: Output | None, enrichment: Enrichment, input: Input) -> Backend:
-    """Give the backend of an output. Raises ConfigError for an output that may not be written."""
+    """Return the backend of an output. Raises ConfigError for an output that may not be written."""
     if output is None:
         return _temporary(enrichment, input)
     backend = backend_of(output)

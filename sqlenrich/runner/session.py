@@ -143,7 +143,7 @@ class Session:
     def start(
         self, snapshot: Snapshot, plan: Plan, calls: Iterable[tuple[ResolvedModel, str]], *, retry: bool = False
     ) -> RunStart:
-        """Give the line of the ledger with which the verb begins; ``calls`` are its models with their constants."""
+        """Return the line of the ledger with which the verb begins; ``calls`` are its models with their constants."""
         from sqlenrich.ask.asked_request import shared_request
 
         self.request = shared_request(
@@ -256,7 +256,7 @@ class Session:
         return report
 
     def _cap_reached(self, pending: int) -> str | None:
-        """Give the cap that ended the verb, if one did."""
+        """Return the cap that ended the verb, if one did."""
         rows = self.caps.max_rows is not None and pending and not self.stopper.requested
         reached = self.model.budget.reached if self.model.budget is not None else None
         return reached or ("max_rows" if rows else None)
@@ -275,7 +275,7 @@ def may_cost(choice: ModelChoice) -> bool:
 
 
 def backend_of(output: Output) -> Backend:
-    """Give the backend of an output: itself, or DuckDB for paths. Raises ConfigError for an unknown kind of file."""
+    """Return the backend of an output: itself, or DuckDB for paths. Raises ConfigError for an unknown kind of file."""
     if not isinstance(output, str | Path | Sequence):
         return output
     from sqlenrich.store.duckdb.backend import DuckDBBackend
@@ -284,14 +284,14 @@ def backend_of(output: Output) -> Backend:
 
 
 def choice_of(enrichment: Enrichment, config: Config, wanted: WantedModel, backend: Backend, caps: Caps) -> ModelChoice:
-    """Give the model of a run: an endpoint where one is named, else what the backend's own function asks, if any."""
+    """Return the model of a run: an endpoint where one is named, else what the backend's own function asks, if any."""
     if backend.asks_in_sql and wanted.endpoint is None:
         return sql_model(enrichment, backend.engine.name, config, wanted, new_budget(caps))
     return choose_model(enrichment, config, wanted, new_budget(caps))
 
 
 def new_budget(caps: Caps) -> Budget:
-    """Give the account of what a run uses, below its caps."""
+    """Return the account of what a run uses, below its caps."""
     from sqlenrich.llm.throttle.budget import Budget
 
     return Budget(caps.max_calls, caps.max_cost)

@@ -80,7 +80,7 @@ def with_source_options(
     where: str | None = None,
     beside: Enrichment | None = None,
 ) -> Enrichment:
-    """Give an enrichment with another key, other source names of columns, another filter.
+    """Return an enrichment with another key, other source names of columns, another filter.
 
     Raises ConfigError for a column that neither it nor the one ``beside`` it reads.
     """
@@ -107,7 +107,7 @@ def with_source_options(
 
 
 def key_warning(backend: Backend, plan: Plan, key: Sequence[str]) -> str | None:
-    """Give a line about keys that are repeated or NULL: legal, one output row per input row; None for none."""
+    """Return a line about keys that are repeated or NULL: legal, one output row per input row; None for none."""
     if tuple(key) == ("_row",):
         return None
     rows, repeated, nulls = backend.repeated_keys(plan, key)

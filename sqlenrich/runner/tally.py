@@ -69,11 +69,11 @@ class Tally:
         return self.price.cost(self.tokens_in, self.tokens_cached, self.tokens_out)
 
     def rate(self, now: float) -> float:
-        """Give the answers per second."""
+        """Return the answers per second."""
         return self.done / max(now - self.started, 1e-9)
 
     def head(self, now: float, *, stopping: bool = False) -> str:
-        """Give the state in words: done, rate, time left, tokens, cost."""
+        """Return the state in words: done, rate, time left, tokens, cost."""
         rate = self.rate(now)
         parts = [f"{self.done:,}/{self.total:,} answered"]
         parts.append(f"{rate:,.0f}/s" if rate >= 1 or not rate else f"{60 * rate:,.0f}/min")
@@ -88,7 +88,7 @@ class Tally:
         return ", ".join(parts)
 
     def failed(self) -> str:
-        """Give the failures by code, as the end of a line."""
+        """Return the failures by code, as the end of a line."""
         return "".join(
             f", {'about ' if self._estimated and code != 'CALL_ERROR' else ''}{count:,} {code}"
             for code, count in self.failures.most_common()
@@ -96,7 +96,7 @@ class Tally:
         )
 
     def facts(self, now: float) -> dict[str, Any]:
-        """Give the state as JSON has it. What is unknown is None."""
+        """Return the state as JSON has it. What is unknown is None."""
         rate = self.rate(now)
         return {
             "answered": self.done,
@@ -113,7 +113,7 @@ class Tally:
 
 
 def clock(seconds: float) -> str:
-    """Give a time as minutes and seconds, with hours where there are any."""
+    """Return a time as minutes and seconds, with hours where there are any."""
     minutes, rest = divmod(round(seconds), 60)
     hours, minutes = divmod(minutes, 60)
     return f"{hours}:{minutes:02}:{rest:02}" if hours else f"{minutes}:{rest:02}"

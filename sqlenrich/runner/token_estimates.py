@@ -52,11 +52,11 @@ class TokensIn:
     """What counts where ``method`` is ``counted``. A warehouse's function counts without the response format."""
 
     def scaled(self, share: float) -> TokensIn:
-        """Give the tokens of a share of the requests."""
+        """Return the tokens of a share of the requests."""
         return replace(self, total=round(self.total * share), shared=round(self.shared * share))
 
     def to_text(self) -> str:
-        """Give the tokens of a request and their source."""
+        """Return the tokens of a request and their source."""
         beside = "" if self.counter in (None, "the endpoint") else ", the schema estimated"
         how = {
             "counted": f"counted by {self.counter} on {self.sampled:,} prompts{beside}",
@@ -82,12 +82,12 @@ class TokensOut:
     sampled: int
 
     def scaled(self, share: float) -> TokensOut:
-        """Give the tokens of a share of the requests."""
+        """Return the tokens of a share of the requests."""
         high = None if self.total_high is None else round(self.total_high * share)
         return replace(self, total_low=round(self.total_low * share), total_high=high)
 
     def to_text(self) -> str:
-        """Give the tokens of an answer and their source."""
+        """Return the tokens of an answer and their source."""
         if self.method == "vector":
             return "a vector has none"
         if self.method == "stored":
@@ -106,10 +106,10 @@ class Requests(Protocol):
         """Run a query over ``prompts``, ``pending`` and ``responses``. A prompt there is the number of its bytes."""
 
     def sample(self, count: int) -> list[str]:
-        """Give the prompts of the lowest pending hashes, which is a random sample."""
+        """Return the prompts of the lowest pending hashes, which is a random sample."""
 
     def counted(self, count: int) -> tuple[list[tuple[int, int]], str | None]:
-        """Give bytes and tokens of a sample of prompts by a function of the database, or why it does not count."""
+        """Return bytes and tokens of a sample of prompts by a function of the database, or why it does not count."""
 
 
 class PendingRequests:
@@ -124,7 +124,7 @@ class PendingRequests:
         self.calls = sum(self.sizes.values())
 
     def answers(self, *columns: str) -> exp.Select:
-        """Give a query over the stored answers of this enrichment and model."""
+        """Return a query over the stored answers of this enrichment and model."""
         own = exp.select("request_hash").from_(symbol("prompts")).subquery()
         mine = exp.or_(
             equals("fingerprint", self.enrichment.fingerprint),
@@ -134,16 +134,16 @@ class PendingRequests:
         return exp.select(*columns).from_(symbol("responses")).where("call_error IS NULL", of_model, mine)
 
     def latency_ms(self) -> int | None:
-        """Give the median of the stored answers' latencies, None without any."""
+        """Return the median of the stored answers' latencies, None without any."""
         found = self.counts(self.answers("latency_ms AS v").where("latency_ms > 0"))
         return percentile(found, 50) if found else None
 
     def counts(self, values: exp.Select) -> dict[int, int]:
-        """Give the values of a query's column ``v`` and how often each is there, in their order."""
+        """Return the values of a query's column ``v`` and how often each is there, in their order."""
         return dict(sorted((int(value), int(times)) for value, times in self.requests.rows(queries.counted(values))))
 
     def tokens_in(self, sample: int) -> TokensIn:
-        """Give the tokens of the prompts, counted on ``sample`` of them where the endpoint has a token counter."""
+        """Return the tokens of the prompts, counted on ``sample`` of them where the endpoint has a token counter."""
         lengths = [percentile(self.sizes, share) for share in (50, 95, 100)]
         known, why = self.counted(sample)
         method, before = "counted", self.prefix_bytes()
@@ -181,7 +181,7 @@ class PendingRequests:
         return output_forms(self.enrichment, self.choice.resolved, self.choice.endpoint)[0]
 
     def counted(self, sample: int) -> tuple[list[tuple[int, int]], str | None]:
-        """Give bytes and tokens of some prompts, counted by the endpoint or the warehouse, or why none is counted.
+        """Return bytes and tokens of some prompts, counted by the endpoint or the warehouse, or why none is counted.
 
         The lowest hashes are a random sample. The warehouse counts no response format: its tokens are an estimate.
         """
@@ -217,7 +217,7 @@ class PendingRequests:
         )
 
     def stored(self) -> list[tuple[int, int]]:
-        """Give the bytes and the input tokens of answered prompts."""
+        """Return the bytes and the input tokens of answered prompts."""
         if not self.requests.found:
             return []
         query = (
@@ -233,7 +233,7 @@ class PendingRequests:
         return [(int(size), int(tokens)) for size, tokens in found] if len(found) >= MIN_STORED_ANSWERS else []
 
     def tokens_out(self) -> TokensOut:
-        """Give the tokens of the answers, from stored answers, or else from the schema and the limit."""
+        """Return the tokens of the answers, from stored answers, or else from the schema and the limit."""
         if self.enrichment.embedding is not None:
             return TokensOut(0, 0, 0, 0, "vector", 0)
         known = self.counts(self.answers("tokens_out AS v").where("tokens_out > 0")) if self.requests.found else {}
@@ -247,14 +247,14 @@ class PendingRequests:
         return TokensOut(least, most, least * self.calls, None if most is None else most * self.calls, "schema", 0)
 
     def most_tokens(self) -> int | None:
-        """Give the token limit of an answer that each request sends; None without one."""
+        """Return the token limit of an answer that each request sends; None without one."""
         in_sql = self.engine.params_of(self.choice.resolved.name).get("max_tokens") if self.choice.asks_in_sql else None
         limits = (self.choice.resolved.params.get(name) for name in ((in_sql,) if in_sql else LIMIT_PARAMS))
         return next((limit for limit in limits if type(limit) is int and limit > 0), None)
 
 
 def percentile(counts: Mapping[int, int], share: int) -> int:
-    """Give the least value that a share in a hundred does not exceed; 0 without values. ``counts`` are in order."""
+    """Return the least value that a share in a hundred does not exceed; 0 without values. ``counts`` are in order."""
     total, upto = sum(counts.values()), 0
     for value, times in counts.items():
         upto += times

@@ -64,7 +64,7 @@ class Tuned(Result):
     written: str | None
 
     def to_text(self) -> str:
-        """Give it as a table and a line that says what is set."""
+        """Return it as a table and a line that says what is set."""
         lines = [["width", "answers/s", "p50 ms", "p95 ms", "failed"]]
         lines += [
             [f"{one.width}", f"{one.rate:,.1f}", f"{one.p50_ms:,}", f"{one.p95_ms:,}", f"{one.failed:.1%}"]
@@ -169,7 +169,7 @@ def _write(config: Config, settings: Endpoint, concurrency: int) -> str | None:
 
 
 def _with_concurrency(text: str, name: str, concurrency: int) -> str | None:
-    """Give a settings file with the concurrency of an endpoint; None where its table is not written as one."""
+    """Return a settings file with the concurrency of an endpoint; None where its table is not written as one."""
     head = re.search(rf'(?m)^\[endpoints\.(?:{re.escape(name)}|"{re.escape(name)}")\][^\n]*\n', text)
     if head is None:
         return None

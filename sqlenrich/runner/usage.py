@@ -15,7 +15,7 @@ PERCENTILES = (50, 95, 99)
 
 
 def account(backend: Backend, plan: Plan, run_id: str, prices: Prices | None) -> dict[str, Any]:
-    """Give a report's tokens, cost and latencies from the answers that a run stored.
+    """Return a report's tokens, cost and latencies from the answers that a run stored.
 
     Each count is None where no answer reports it. The cost is None where an answer's model has no price or an answer
     reports no counts; a failed call costs nothing.
@@ -39,7 +39,7 @@ def _sum(counts: Iterable[int | None]) -> int | None:
 
 
 def cost_of(models: Sequence[ModelUsage], prices: Prices | None) -> tuple[float | None, str]:
-    """Give the cost of the models' usage, or None and why it is unknown."""
+    """Return the cost of the models' usage, or None and why it is unknown."""
     if prices is None:
         return None, NO_PRICES
     total = Decimal(0)

@@ -69,7 +69,7 @@ class RunUsage:
     vendor: Mapping[str, float] | None
 
     def to_cells(self, currency: str | None) -> list[str]:
-        """Give the cells of its line in a terminal."""
+        """Return the cells of its line in a terminal."""
         counts = (self.statements, self.answers, self.failed, self.tokens_in, self.tokens_out)
         shown = ("unknown" if count is None else f"{count:,}" for count in counts)
         cost = "unknown" if self.cost is None else f"{money(self.cost)} {currency}"
@@ -100,7 +100,7 @@ class Usage(Result):
     lag: str = ""
 
     def to_text(self) -> str:
-        """Give the usage for a terminal: a table, and where its figures come from."""
+        """Return the usage for a terminal: a table, and where its figures come from."""
         lines = [line.rstrip() for line in table([_HEAD, *(run.to_cells(self.currency) for run in self.runs)], 10_000)]
         lines += sorted({f"cost unknown: {run.cost_unknown}" for run in self.runs if run.cost is None})
         if self.prices_as_of is not None:
@@ -133,7 +133,7 @@ def usage(
     prices: str | Path | Prices | None = None,
     config: Config | None = None,
 ) -> Usage:
-    """Give what the runs in a schema took, on a warehouse or in Spark: the last 20, or the one that ``run`` names.
+    """Return what the runs in a schema took, on a warehouse or in Spark: the last 20, or the one that ``run`` names.
 
     Tokens and cost are those of the stored answers. The vendor's own records stand beside them, by the ids of the
     statements; ``problem`` says why where they can't be read. An endpoint that Spark asked has none. The figures of
@@ -252,7 +252,7 @@ def _store(backend: WarehouseBackend, runs: Sequence[_Run], found: Usage) -> str
 
 
 def _parts(reports: Mapping[str, str]) -> Iterator[dict[str, str]]:
-    """Give reports by their runs in parts, each of which fits into a statement."""
+    """Return reports by their runs in parts, each of which fits into a statement."""
     part: dict[str, str] = {}
     for run_id, text in reports.items():
         if part and sum(map(len, part.values())) + len(text) > STATEMENT_CHARACTERS:
@@ -287,7 +287,7 @@ def _runs(backend: WarehouseBackend | SparkBackend, run: str | None) -> list[_Ru
 
 
 def _statements(backend: WarehouseBackend | SparkBackend, runs: Sequence[_Run]) -> dict[str, list[str]]:
-    """Give the ids of the statements that asked the model, by run."""
+    """Return the ids of the statements that asked the model, by run."""
     table_name, found = backend.named(STATEMENTS), dict[str, list[str]]()
     if backend.connection.columns(table_name) is None:
         return found
@@ -300,7 +300,7 @@ def _statements(backend: WarehouseBackend | SparkBackend, runs: Sequence[_Run]) 
 
 
 def _spent(backend: WarehouseBackend | SparkBackend, runs: Sequence[_Run]) -> dict[str, list[_Spent]]:
-    """Give what the stored answers of each run took, a line per model."""
+    """Return what the stored answers of each run took, a line per model."""
     tables: dict[str, list[_Run]] = {}
     for one in runs:
         usual = backend.named(RELATIONS["responses"].format(one.name))

@@ -13,7 +13,7 @@ from sqlenrich.schema.normalise import normalise
 
 
 def check_response(schema: Any, text: str | None, assert_format: bool = False) -> str | None:
-    """Give the reason code of an answer that is refused, or None for one that is accepted.
+    """Return the reason code of an answer that is refused, or None for one that is accepted.
 
     ``text`` is the answer, without repairs. ``schema`` is any JSON Schema of an object; ``assert_format`` checks its
     formats. Raises :class:`~sqlenrich.SpecError` for a schema that can't be checked.
@@ -26,6 +26,6 @@ def check_response(schema: Any, text: str | None, assert_format: bool = False) -
 
 
 def value_test(schema: Mapping[str, Any]) -> Callable[[Any], bool]:
-    """Give the test of a value against a plain schema: the checks of an answer that holds it."""
+    """Return the test of a value against a plain schema: the checks of an answer that holds it."""
     checks = build_checks({"type": ["object"], "properties": {"v": schema}, "required": ["v"]})
     return lambda value: evaluate_checks(checks, compact_json({"v": value})) is None

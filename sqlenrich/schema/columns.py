@@ -40,7 +40,7 @@ _FORMATS: dict[str, Type] = {"date": DATE, "date-time": TIMESTAMP}
 
 
 def output_columns(schema: Schema) -> dict[str, Type]:
-    """Give one column per property of a plain schema, in order.
+    """Return one column per property of a plain schema, in order.
 
     A value of several types is JSON text, and so is an array or an object whose parts have no schema.
     """
@@ -48,7 +48,7 @@ def output_columns(schema: Schema) -> dict[str, Type]:
 
 
 def column_type(schema: Schema) -> Type:
-    """Give the type by which the column of a plain schema is read."""
+    """Return the type by which the column of a plain schema is read."""
     if "column" in schema:
         return parse_type(schema["column"])
     kinds = value_types(schema) - {"null"}
@@ -69,7 +69,7 @@ def column_type(schema: Schema) -> Type:
 
 
 def nullable_items(schema: Schema, path: str = "") -> Iterator[str]:
-    """Give the paths of a plain schema's array columns whose items may be null: ``orders[].notes``."""
+    """Return the paths of a plain schema's array columns whose items may be null: ``orders[].notes``."""
     match column_type(schema):
         case Array():
             items = _first(schema, "items")
@@ -82,7 +82,7 @@ def nullable_items(schema: Schema, path: str = "") -> Iterator[str]:
 
 
 def value_types(schema: Schema) -> set[str]:
-    """Give the JSON types that a value of a plain schema may have; with ``number`` comes ``integer``."""
+    """Return the JSON types that a value of a plain schema may have; with ``number`` comes ``integer``."""
     kinds = set(schema.get("type", TYPES))
     if "number" in kinds:
         kinds.add("integer")
@@ -100,7 +100,7 @@ def value_types(schema: Schema) -> set[str]:
 
 
 def properties_of(schema: Schema) -> dict[str, Schema]:
-    """Give the properties of a plain schema and of its ``allOf`` parts; equal names are joined by ``allOf``."""
+    """Return the properties of a plain schema and of its ``allOf`` parts; equal names are joined by ``allOf``."""
     found: dict[str, Schema] = {}
     for part in _all_parts(schema):
         for name, child in part.get("properties", {}).items():
@@ -109,7 +109,7 @@ def properties_of(schema: Schema) -> dict[str, Schema]:
 
 
 def column_problems(plain: Schema, *, top: bool) -> Iterator[str]:
-    """Give what keeps a plain schema from being a column's, or with ``top`` the whole answer's: one line each."""
+    """Return what keeps a plain schema from being a column's, or with ``top`` the whole answer's: one line each."""
     if plain.get("type") == ["null"]:
         yield "a value that is always null is no column"
     if "type" not in plain:
@@ -126,7 +126,7 @@ def column_problems(plain: Schema, *, top: bool) -> Iterator[str]:
 
 
 def misplaced_keywords(schema: Schema) -> Iterator[str]:
-    """Give a problem for each keyword of :data:`~.keywords.OWN` in a schema that is no column's own."""
+    """Return a problem for each keyword of :data:`~.keywords.OWN` in a schema that is no column's own."""
     for keyword in OWN:
         if schema.get(keyword):
             yield (
@@ -136,7 +136,7 @@ def misplaced_keywords(schema: Schema) -> Iterator[str]:
 
 
 def coerce_problem(plain: Schema) -> str | None:
-    """Give why the values of a plain schema can't be read from their texts, or None."""
+    """Return why the values of a plain schema can't be read from their texts, or None."""
     kinds = [kind for kind in plain.get("type", []) if kind != "null"]
     texts = [value for value in plain.get("enum", []) if isinstance(value, str)]
     lower = {value.lower() for value in texts}
@@ -148,7 +148,7 @@ def coerce_problem(plain: Schema) -> str | None:
 
 
 def decimal_column(written: object, plain: Schema) -> Any:
-    """Give the decimal that the keyword ``column`` names, as files write it.
+    """Return the decimal that the keyword ``column`` names, as files write it.
 
     Raises ValueError with one line where it is no decimal, or where the values don't fit it.
     """

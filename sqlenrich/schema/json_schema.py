@@ -12,7 +12,7 @@ _SHAPE = ("type", "enum", "description", "required", "dependentRequired")
 
 
 def json_schema(schema: Schema) -> Any:
-    """Give a plain schema as JSON Schema is usually written: one type as a text, no keyword without effect."""
+    """Return a plain schema as JSON Schema is usually written: one type as a text, no keyword without effect."""
     if schema == NEVER:
         return False
     written: dict[str, Any] = {}
@@ -27,12 +27,12 @@ def json_schema(schema: Schema) -> Any:
 
 
 def hint_text(schema: Schema) -> str:
-    """Give the sentence that is added to a prompt where the vendor or the model takes no schema."""
+    """Return the sentence that is added to a prompt where the vendor or the model takes no schema."""
     return HINT + canonical_json(json_schema(schema))
 
 
 def shape(schema: Schema) -> dict[str, Any]:
-    """Give what decides the form of an answer: types, enums, required names and descriptions, at every depth.
+    """Return what decides the form of an answer: types, enums, required names and descriptions, at every depth.
 
     Ranges, lengths, patterns and counts are left out: checks test stored answers again, so changing one is free.
     """

@@ -12,7 +12,7 @@ SCALAR_TYPES = ("string", "number", "integer", "boolean")
 
 
 def json_type(value: object) -> str:
-    """Give the JSON Schema type of a value, "integer" for whole numbers."""
+    """Return the JSON Schema type of a value, "integer" for whole numbers."""
     if value is None:
         return "null"
     if isinstance(value, bool):
@@ -28,7 +28,7 @@ def json_type(value: object) -> str:
 
 
 def json_types(value: object) -> set[str]:
-    """Give all types that a value has: a whole number is both an integer and a number."""
+    """Return all types that a value has: a whole number is both an integer and a number."""
     name = json_type(value)
     return {name, "number"} if name == "integer" else {name}
 
@@ -39,7 +39,7 @@ def type_within(name: str, names: Collection[str]) -> bool:
 
 
 def common_types(first: Sequence[str], second: Sequence[str]) -> list[str]:
-    """Give the types of the values that two lists of types both allow, in the order of the first."""
+    """Return the types of the values that two lists of types both allow, in the order of the first."""
     both = [name for name in first if type_within(name, second)] + [name for name in second if type_within(name, first)]
     return list(dict.fromkeys(both))
 
@@ -53,6 +53,6 @@ def fits_double(value: object) -> bool:
 
 
 def decimal_places(value: int | float) -> int:
-    """Give how many digits the shortest text of a number has after the point."""
+    """Return how many digits the shortest text of a number has after the point."""
     exponent = Decimal(repr(value)).normalize().as_tuple().exponent
     return max(0, -int(exponent))

@@ -65,12 +65,12 @@ _STEPS = {"properties": "", "prefixItems": "", "items": "[]", "additionalPropert
 
 
 def join_path(path: str, step: str) -> str:
-    """Give the path of a value inside another: ``customer.name``, ``items[]``."""
+    """Return the path of a value inside another: ``customer.name``, ``items[]``."""
     return f"{path}.{step}" if path and not step.startswith("[") else path + step
 
 
 def subschemas(schema: Schema, path: str = "") -> Iterator[tuple[str, dict[str, Any]]]:
-    """Give each schema directly inside one, and its path: ``items[].price``, ``x.anyOf[1]``.
+    """Return each schema directly inside one, and its path: ``items[].price``, ``x.anyOf[1]``.
 
     ``schema`` is in any form. A boolean is not given, and neither is a value that is no schema.
     """
@@ -89,14 +89,14 @@ def subschemas(schema: Schema, path: str = "") -> Iterator[tuple[str, dict[str, 
 
 
 def walk(schema: Schema, path: str = "", depth: int = 0) -> Iterator[tuple[int, str, dict[str, Any]]]:
-    """Give each schema inside one, itself first: its depth, its path and the schema."""
+    """Return each schema inside one, itself first: its depth, its path and the schema."""
     yield depth, path, schema  # type: ignore[misc]
     for inner, child in subschemas(schema, path):
         yield from walk(child, inner, depth + 1)
 
 
 def map_subschemas(keyword: str, value: Any, change: Callable[[Schema], Any]) -> Any:
-    """Give the value of a keyword with ``change`` applied to each schema in it; a boolean stays."""
+    """Return the value of a keyword with ``change`` applied to each schema in it; a boolean stays."""
     match SUBSCHEMAS.get(keyword):
         case "schema":
             return value if isinstance(value, bool) else change(value)
@@ -108,7 +108,7 @@ def map_subschemas(keyword: str, value: Any, change: Callable[[Schema], Any]) ->
 
 
 def resolve(root: Any, reference: str) -> tuple[Any] | None:
-    """Give what a reference such as ``#/$defs/a~1b`` points to, in a tuple; None for nothing in this document.
+    """Return what a reference such as ``#/$defs/a~1b`` points to, in a tuple; None for nothing in this document.
 
     The fragment is a JSON pointer (RFC 6901).
     """

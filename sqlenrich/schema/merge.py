@@ -23,7 +23,7 @@ _TEST_NULL = {"allOf", "anyOf", "oneOf", "not", "if", "then", "else", "contains"
 
 
 def merged(first: Schema, second: Schema) -> dict[str, Any] | None:
-    """Give one plain schema that is equivalent to two, or None. The description of the first is kept."""
+    """Return one plain schema that is equivalent to two, or None. The description of the first is kept."""
     shared = set(first) & set(second) - {"description", "type", "required"}
     if shared or any(group & set(first) and group & set(second) for group in _DEPENDENT):
         return None
@@ -39,7 +39,7 @@ def merged(first: Schema, second: Schema) -> dict[str, Any] | None:
 
 
 def with_null(choices: Sequence[Schema], *, one: bool = False) -> dict[str, Any] | None:
-    """Give the choices ``X or null``, as Pydantic writes an optional value, as X with null in its types.
+    """Return the choices ``X or null``, as Pydantic writes an optional value, as X with null in its types.
 
     None for other choices. ``one``: a value must meet exactly one of the choices, so X must not allow null.
     """

@@ -44,7 +44,7 @@ class Problem:
 def normalise(
     schema: Any, place: str = "output", *, columns: bool = True, assert_format: bool = True
 ) -> tuple[Plain, list[Problem]]:
-    """Give the plain form of a schema, and all its problems.
+    """Return the plain form of a schema, and all its problems.
 
     The plain form has the keywords of :data:`~.keywords.CHECKED` and ``description``. References are replaced by the
     schemas that they point to. ``type`` is a list, ``const`` is an enum, and a schema is never a boolean
@@ -80,7 +80,7 @@ class _Normaliser:
         self.problems += [Problem(message, place) for message in messages]
 
     def node(self, schema: Any, place: str, seen: tuple[str, ...], columns: bool = False) -> Plain:
-        """Give the plain form of one schema.
+        """Return the plain form of one schema.
 
         ``seen`` are the references that led to it; ``columns``: its value becomes a column or a part of one.
         """
@@ -339,7 +339,7 @@ class _Normaliser:
         return plain
 
     def optional(self, choices: object, place: str, seen: tuple[str, ...], keyword: str) -> Plain | None:
-        """Give the choices ``X or null`` as the schema of X's column; None, and no problem, for other choices."""
+        """Return the choices ``X or null`` as the schema of X's column; None, and no problem, for other choices."""
         if not isinstance(choices, list) or {"type": "null"} not in choices:
             return None
         known = len(self.problems)

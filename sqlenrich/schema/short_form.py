@@ -45,7 +45,7 @@ class Expanded:
     places: dict[Path, Path] = field(default_factory=dict)
 
     def written(self, place: Path) -> Path:
-        """Give the path where a part of the JSON Schema was written, or else the nearest part around it."""
+        """Return the path where a part of the JSON Schema was written, or else the nearest part around it."""
         if not self.places:
             return place
         parts = (place[:end] for end in range(len(place), -1, -1))
@@ -68,7 +68,7 @@ def is_short(written: Any) -> bool:
 
 
 def expand(written: Any) -> Expanded:
-    """Give the JSON Schema of an output in the short form. An output in JSON Schema is given unchanged."""
+    """Return the JSON Schema of an output in the short form. An output in JSON Schema is given unchanged."""
     if not is_short(written):
         return Expanded(written)
     expanded = Expanded({}, places={(): ()})
@@ -146,7 +146,7 @@ def _enum(value: Any, here: Path, out: Expanded) -> dict[str, Any]:
 
 
 def _nullable(schema: dict[str, Any]) -> dict[str, Any]:
-    """Give the schema of an optional field, which may be missing or null."""
+    """Return the schema of an optional field, which may be missing or null."""
     if "enum" in schema and None not in schema["enum"]:
         schema = {**schema, "enum": [*schema["enum"], None]}
     if schema.get("type", "null") == "null":

@@ -27,7 +27,7 @@ MAX_COUNTED_ITEMS = 1000
 
 
 def too_large(schema: Any) -> str | None:
-    """Give what is too large in a schema as it is written, or None: a ``$ref`` counts as often as it is used."""
+    """Return what is too large in a schema as it is written, or None: a ``$ref`` counts as often as it is used."""
     written = _Written(schema)
     count, depth = written.size(schema, 0)
     if written.circular:  # reported where references are followed, with its place
@@ -43,7 +43,7 @@ def too_large(schema: Any) -> str | None:
 
 
 def too_many_tests(checks: Checks) -> str | None:
-    """Give what is too large in the checks of a schema, or None."""
+    """Return what is too large in the checks of a schema, or None."""
     sizes: dict[int, tuple[int, int]] = {}
     measured = [_measure(check.violated, sizes) for check in checks]
     count, loops = sum(one for one, _ in measured), max((loops for _, loops in measured), default=0)
@@ -58,7 +58,7 @@ def too_many_tests(checks: Checks) -> str | None:
 
 
 def min_answer_bytes(schema: Schema) -> int:
-    """Give a lower bound of the bytes of a compact JSON text that meets a plain schema."""
+    """Return a lower bound of the bytes of a compact JSON text that meets a plain schema."""
     if "enum" in schema:
         return min((_json_bytes(value) for value in schema["enum"]), default=0)
     least = min((_min_bytes(kind, schema) for kind in schema.get("type", TYPES)), default=0)
@@ -77,7 +77,7 @@ class _Written:
         self.circular = False
 
     def size(self, schema: Any, level: int) -> tuple[int, int]:
-        """Give how many schemas one holds and how deep they nest, itself counted."""
+        """Return how many schemas one holds and how deep they nest, itself counted."""
         if not isinstance(schema, Mapping) or level > MAX_DEPTH:
             return 1, 1
         if id(schema) not in self.sizes:
@@ -98,7 +98,7 @@ class _Written:
 
 
 def _measure(test: Test, sizes: dict[int, tuple[int, int]]) -> tuple[int, int]:
-    """Give how many tests are printed for one, and how deep its loops nest.
+    """Return how many tests are printed for one, and how deep its loops nest.
 
     ``sizes`` holds the results by the identity of a test: a test that is used twice is measured once.
     """

@@ -49,7 +49,7 @@ class _Sent(NamedTuple):
 def answers(
     address: DeskAddress, models: Mapping[str, str], positional: Sequence[pa.Array], named: Mapping[str, pa.Array]
 ) -> pa.StructArray:
-    """Give ``result`` and ``errorMessage`` for each row of a batch; a row without a request asks nothing.
+    """Return ``result`` and ``errorMessage`` for each row of a batch; a row without a request asks nothing.
 
     Raises TypeError and ValueError, before anything is asked, for arguments of which no request can be made.
     """
@@ -72,7 +72,7 @@ def answers(
 
 
 def arguments(positional: Sequence[pa.Array], named: Mapping[str, pa.Array]) -> dict[str, pa.Array]:
-    """Give the arguments by their names, which may be in any case. Raises TypeError for one that is not known."""
+    """Return the arguments by their names, which may be in any case. Raises TypeError for one that is not known."""
     found = dict(zip(ARGUMENTS, positional, strict=False))
     if len(positional) > len(ARGUMENTS):
         raise TypeError(f"{NAME} takes {len(ARGUMENTS)} arguments: {', '.join(ARGUMENTS)}")
@@ -90,7 +90,7 @@ def arguments(positional: Sequence[pa.Array], named: Mapping[str, pa.Array]) -> 
 
 
 def _sent(given: Mapping[str, pa.Array]) -> Iterator[_Sent]:
-    """Give what each row's request has beside its prompt. These are constants of a query in almost all uses."""
+    """Return what each row's request has beside its prompt. These are constants of a query in almost all uses."""
     columns = [given.get(name) for name in ("endpoint", "modelParameters", "responseFormat", "returnType")]
     texts = [None if column is None else _texts(column) for column in columns]
     for place in range(len(given["request"])):
@@ -98,7 +98,7 @@ def _sent(given: Mapping[str, pa.Array]) -> Iterator[_Sent]:
 
 
 def _texts(column: pa.Array) -> list[str]:
-    """Give each value as JSON, a text as it is; a constant is written once."""
+    """Return each value as JSON, a text as it is; a constant is written once."""
     cache: dict[str, str] = {}
     found = []
     for value in column.to_pylist():
@@ -110,7 +110,7 @@ def _texts(column: pa.Array) -> list[str]:
 
 
 def _plain(value: Any) -> Any:
-    """Give a value as JSON has it: 0.0 is a decimal in Spark's SQL."""
+    """Return a value as JSON has it: 0.0 is a decimal in Spark's SQL."""
     if isinstance(value, Decimal):
         return float(value)
     if isinstance(value, float) and not math.isfinite(value):
@@ -125,7 +125,7 @@ def _plain(value: Any) -> Any:
 def config_of(
     endpoint: str, models: Mapping[str, str], parameters: str, response_format: str, return_type: str = ""
 ) -> RequestConfig:
-    """Give what is sent with every request of these arguments. Raises ValueError with what is wrong."""
+    """Return what is sent with every request of these arguments. Raises ValueError with what is wrong."""
     model = models.get(endpoint, endpoint)
     if not model:
         raise ValueError(f"{NAME}: the first argument is NULL: it names the model")
@@ -150,7 +150,7 @@ def config_of(
 
 
 def _object(name: str, text: str, wanted: str) -> dict[str, Any]:
-    """Give an argument that is a JSON object. Raises ValueError with what is wanted."""
+    """Return an argument that is a JSON object. Raises ValueError with what is wanted."""
     try:
         found = json.loads(text)
     except ValueError:
@@ -161,7 +161,7 @@ def _object(name: str, text: str, wanted: str) -> dict[str, Any]:
 
 
 def _result(config: RequestConfig, response: str | None) -> str | None:
-    """Give what the function returns of an answer: a model's text, or a vector's JSON text."""
+    """Return what the function returns of an answer: a model's text, or a vector's JSON text."""
     if config.embedding is None or response is None:
         return response
     return response.removeprefix(config.embedding.before).removesuffix(AFTER)

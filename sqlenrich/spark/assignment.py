@@ -32,7 +32,7 @@ class Assignment:
     """The prices of a million tokens, by ``input``, ``cached`` and ``output``."""
 
     def to_dict(self) -> dict[str, Any]:
-        """Give it as JSON, without the endpoint's key."""
+        """Return it as JSON, without the endpoint's key."""
         endpoint = {name: getattr(self.endpoint, name) for name in HANDED}
         return {
             "endpoint": {**endpoint, "extra_body": dict(self.endpoint.extra_body)},
@@ -49,7 +49,7 @@ class HandedEndpoint(Endpoint):
     handed: Mapping[str, str] = field(default_factory=dict, repr=False)
 
     def resolve_headers(self) -> dict[str, str]:
-        """Give the headers with their values."""
+        """Return the headers with their values."""
         return dict(self.handed)
 
 
@@ -60,7 +60,7 @@ class HandedKey:
         self._key, self._again, self._given = key, again, False
 
     def resolve(self) -> str | None:
-        """Give the key."""
+        """Return the key."""
         if self._given and self._key is not None:
             self._key = self._again()
         self._given = True
@@ -73,7 +73,7 @@ def _written(config: RequestConfig) -> dict[str, Any]:
 
 
 def config_of(written: Mapping[str, Any]) -> RequestConfig:
-    """Give what a desk has handed out to be sent with every request."""
+    """Return what a desk has handed out to be sent with every request."""
     parts: dict[str, Any] = {name: tuple(kind(**part) for part in written[name]) for name, kind in _PARTS.items()}
     if (vector := written["embedding"]) is not None:
         parts["embedding"] = Embedding(**vector)
@@ -81,7 +81,7 @@ def config_of(written: Mapping[str, Any]) -> RequestConfig:
 
 
 def endpoint_of(settings: Mapping[str, Any], key: HandedKey) -> Endpoint:
-    """Give the endpoint that a desk has handed out, the server beside this executor first where there is one."""
+    """Return the endpoint that a desk has handed out, the server beside this executor first where there is one."""
     written = settings["endpoint"]
     others = tuple(written["others"])
     endpoint = HandedEndpoint(**{**written, "others": others}, api_key=key, handed=settings["headers"])
@@ -89,7 +89,7 @@ def endpoint_of(settings: Mapping[str, Any], key: HandedKey) -> Endpoint:
 
 
 def price_of(price: Mapping[str, str] | None) -> Callable[[int, int, int], Decimal] | None:
-    """Give the price of tokens read, those of them from the cache, and tokens written; None for none."""
+    """Return the price of tokens read, those of them from the cache, and tokens written; None for none."""
     if price is None:
         return None
     into, cached, out = (Decimal(price[name]) for name in ("input", "cached", "output"))

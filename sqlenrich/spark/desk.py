@@ -205,16 +205,16 @@ class Desk:
         self._stops = 0
 
     def new_notes(self) -> list[str]:
-        """Give the warnings of workers since the last call, each once."""
+        """Return the warnings of workers since the last call, each once."""
         notes, self._notes = self._notes, []
         return notes
 
     def new_answers(self) -> list[tuple[str | None, str | None, str | None]]:
-        """Give ``response, call_error, finish_reason`` of the last answers that were not given before, a few of all."""
+        """Return ``response, call_error, finish_reason`` of the last answers not given before, a few of all."""
         return [self._answers.popleft() for _ in range(len(self._answers))]
 
     def busy(self) -> int:
-        """Give how many workers ask."""
+        """Return how many workers ask."""
         return sum(connection.busy for connection in self._connections.values())
 
     # In the loop's thread --------------------------------------------------------------------------------------------
@@ -284,7 +284,7 @@ class Desk:
             writer.close()
 
     async def _admit(self, reader: _Reader, writer: asyncio.StreamWriter) -> _Connection | None:
-        """Give the connection of a worker that has the token and this version; close any other."""
+        """Return the connection of a worker that has the token and this version; close any other."""
         hello = orjson.loads(await asyncio.wait_for(reader.readline(), 10.0))
         if not secrets.compare_digest(str(hello.get("token")), self._token):
             return None

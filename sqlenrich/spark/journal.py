@@ -141,7 +141,7 @@ class Journal:
             self._synced = end
 
     def get(self, request_hash: str, attempt: int) -> Row | None:
-        """Give the answer to an attempt of a request, None where there is none."""
+        """Return the answer to an attempt of a request, None where there is none."""
         with self._lock:
             place = self._places.get(_packed(request_hash, attempt))
             return None if place is None else next(self._rows(place))
@@ -153,7 +153,7 @@ class Journal:
             return self._end
 
     def rows(self, end: int | None = None) -> Iterator[Row]:
-        """Give the answers up to a place; without one all, but for those that are added meanwhile."""
+        """Return the answers up to a place; without one all, but for those that are added meanwhile."""
         yield from self._rows(0, self.end if end is None else end)
 
     def clear(self, end: int | None = None) -> bool:
@@ -176,7 +176,7 @@ class Journal:
             yield orjson.loads(line)
 
     def _lines(self, place: int, end: int) -> Iterator[tuple[int, bytes]]:
-        """Give each whole line and its place."""
+        """Return each whole line and its place."""
         left = b""
         at = place
         while at < end and (block := os.pread(self._file, min(_BLOCK, end - at), at)):
@@ -203,7 +203,7 @@ _BLOCK = 1 << 16
 
 
 def _row_of(line: bytes) -> Row | None:
-    """Give the answer of a line; None for a damaged one."""
+    """Return the answer of a line; None for a damaged one."""
     try:
         row = orjson.loads(line)
         _packed(row["request_hash"], row["attempt"])
@@ -213,7 +213,7 @@ def _row_of(line: bytes) -> Row | None:
 
 
 def _packed(request_hash: str, attempt: int) -> tuple[bytes, int]:
-    """Give a key in half the memory where the hash is of hexadecimal digits."""
+    """Return a key in half the memory where the hash is of hexadecimal digits."""
     try:
         return bytes.fromhex(request_hash), attempt
     except ValueError:

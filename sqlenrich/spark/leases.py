@@ -29,7 +29,7 @@ class LeasedBucket:
         self._wished = 0.0
 
     def wait_s(self, units: float, now: float) -> float:
-        """Give the seconds until ``units`` can be taken: 0, or a while in which the desk may grant them."""
+        """Return the seconds until ``units`` can be taken: 0, or a while in which the desk may grant them."""
         if self.left > 0 and now >= self._lapses_at:
             self.give_back()
         if self.left >= units - 1e-9:

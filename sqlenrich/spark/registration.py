@@ -83,7 +83,7 @@ def register(
 
 
 def _function(address: Any, models: Mapping[str, str]) -> Any:
-    """Give the function of a batch. It travels to the executors with the desk's address, and no key."""
+    """Return the function of a batch. It travels to the executors with the desk's address, and no key."""
     import pyarrow as pa
 
     def ai_query(*positional: pa.Array, **named: pa.Array) -> pa.Array:

@@ -48,7 +48,7 @@ SCHEMA = ", ".join(f"{field.name} {SPARK_TYPES[field.type]}" for field in RESPON
 
 
 def answer_batch(rows: Sequence[Row]) -> pa.RecordBatch:
-    """Give answers as rows."""
+    """Return answers as rows."""
     columns = []
     for field in RESPONSES:
         values: list[Any] = [row.get(field.name) for row in rows]
@@ -59,7 +59,7 @@ def answer_batch(rows: Sequence[Row]) -> pa.RecordBatch:
 
 
 def requests_of(batches: Iterable[pa.RecordBatch]) -> Iterator[Request]:
-    """Give the requests of batches of ``request_hash, attempt, prompt`` and perhaps ``sent_hash``."""
+    """Return the requests of batches of ``request_hash, attempt, prompt`` and perhaps ``sent_hash``."""
     for batch in batches:
         for values in zip(*(column.to_pylist() for column in batch.columns), strict=True):
             yield Request(*values)

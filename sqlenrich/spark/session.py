@@ -28,7 +28,7 @@ _EXCEPTION = re.compile(r"[\w.]*(Error|Exception): \S")
 
 
 def check_session(session: object) -> SparkSession:
-    """Give a session that has its driver in this process. Raises ConfigError for any other."""
+    """Return a session that has its driver in this process. Raises ConfigError for any other."""
     kind = type(session)
     if kind.__module__.startswith("pyspark.sql.connect"):
         raise ConfigError(
@@ -41,7 +41,7 @@ def check_session(session: object) -> SparkSession:
 
 
 def open_session(master: str | None, conf: Mapping[str, str], log: Path | None = None) -> SparkSession:
-    """Give the active session, or start one at ``master``. Raises ConfigError, RunError with the first line.
+    """Return the active session, or start one at ``master``. Raises ConfigError, RunError with the first line.
 
     A local master's tasks run with this Python, where nothing else names one. What Java and the tasks write to stderr
     goes to the file ``log``.
@@ -127,7 +127,7 @@ def one_line_errors() -> Iterator[None]:
 
 @contextmanager
 def settings(session: SparkSession, wanted: Mapping[str, str]) -> Iterator[None]:
-    """Give a session other settings for a while."""
+    """Return a session other settings for a while."""
     before = {name: session.conf.get(name, None) for name in wanted}
     changed = {name: value for name, value in wanted.items() if before[name] != value}
     for name, new in changed.items():
@@ -143,14 +143,14 @@ def settings(session: SparkSession, wanted: Mapping[str, str]) -> Iterator[None]
 
 
 def mapped(rows: DataFrame, work: Callable[..., Any], schema: str) -> DataFrame:
-    """Give what a function of Arrow batches makes of rows, without pyspark's warning about versions of pandas."""
+    """Return what a function of Arrow batches makes of rows, without pyspark's warning about versions of pandas."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", FutureWarning)
         return rows.mapInArrow(work, schema)
 
 
 def desk_place(session: SparkSession) -> tuple[str, str]:
-    """Give where a desk listens on the driver, and how executors reach it."""
+    """Return where a desk listens on the driver, and how executors reach it."""
     context = session.sparkContext
     if _LOCAL.fullmatch(str(context.master)):  # its tasks run in the driver
         return LOOPBACK, LOOPBACK
@@ -160,19 +160,19 @@ def desk_place(session: SparkSession) -> tuple[str, str]:
 
 
 def slots(session: SparkSession) -> int:
-    """Give how many tasks run at a time."""
+    """Return how many tasks run at a time."""
     context = session.sparkContext
     return max(1, context.defaultParallelism // int(context.getConf().get("spark.task.cpus", "1") or 1))
 
 
 def first_line(error: BaseException) -> str:
-    """Give the first line of an error of Spark; of one in a Python worker the line that Python said."""
+    """Return the first line of an error of Spark; of one in a Python worker the line that Python said."""
     line = _lines(error)[0]
     return last_exception(error) if line.endswith(PYTHON_WORKER) else line
 
 
 def last_exception(error: BaseException) -> str:
-    """Give the last line of an error of Spark that names an exception: what Python said, if it was Python's."""
+    """Return the last line of an error of Spark that names an exception: what Python said, if it was Python's."""
     lines = _lines(error)
     return next((line for line in reversed(lines) if _EXCEPTION.match(line)), lines[0])
 

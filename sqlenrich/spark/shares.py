@@ -65,7 +65,7 @@ class SharedBuckets:
             self._waiting[name] = deque(wish for wish in waiting if wish.worker != worker)
 
     def grants(self, workers: int, now: float) -> Iterator[Grant]:
-        """Give what may be used now by those who wait, of ``workers`` in all."""
+        """Return what may be used now by those who wait, of ``workers`` in all."""
         self.wait_s = math.inf
         for name, waiting in self._waiting.items():
             bucket = self._buckets[name]
@@ -126,7 +126,7 @@ class SharedBudget:
         self._leased_calls, self._leased = 0, FREE
 
     def grants(self, workers: int) -> Iterator[tuple[int, int, Decimal] | tuple[int, str]]:
-        """Give to those who wait calls and money, or the cap that is reached."""
+        """Return to those who wait calls and money, or the cap that is reached."""
         for worker, cost in list(self._waiting.items()):
             calls, money = self._left()
             others = any(self._calls.values()), any(self._reserved.values())
@@ -172,7 +172,7 @@ class SharedWidth:
         return self.fixed or self.limit.limit * self.endpoints
 
     def parts(self, workers: list[int]) -> Mapping[int, int]:
-        """Give the part of each worker that asks. They differ by one at most, once those before them are free."""
+        """Return the part of each worker that asks. They differ by one at most, once those before them are free."""
         each, rest = divmod(self.width, max(len(workers), 1))
         wanted = {worker: each + (place < rest) for place, worker in enumerate(sorted(workers))}
         free = self.width - sum(self._held.values())

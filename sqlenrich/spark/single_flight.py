@@ -13,7 +13,7 @@ Key = tuple[str, int]
 
 
 def key_of(row: Row) -> Key:
-    """Give the request that an answer is for."""
+    """Return the request that an answer is for."""
     return row["request_hash"], row["attempt"]
 
 
@@ -86,7 +86,7 @@ class SingleFlight:
         return handed
 
     def owned(self, worker: int) -> int:
-        """Give how many requests a worker has to ask and has not told."""
+        """Return how many requests a worker has to ask and has not told."""
         return len(self._owned.get(worker, ()))
 
     def forget_waiting(self, worker: int) -> None:

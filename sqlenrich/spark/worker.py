@@ -92,7 +92,7 @@ class Worker:
         threading.Thread(target=self._live, args=[settings["alive_s"]], name="sqlenrich-alive", daemon=True).start()
 
     def ask(self, requests: Iterator[Request]) -> Iterator[list[Row]]:
-        """Give the answers as they come: those that this process asks, and those that the desk knows or gets.
+        """Return the answers as they come: those that this process asks, and those that the desk knows or gets.
 
         Ends early where the desk stops the run. What fails for good is told to the desk, and ends it early too.
         """
@@ -154,14 +154,14 @@ class Worker:
             self._send(self._stats() | {"busy": False})
 
     def events(self, *, wait: bool) -> Iterator[dict[str, Any]]:
-        """Give what the desk has told meanwhile; with ``wait`` at least one thing."""
+        """Return what the desk has told meanwhile; with ``wait`` at least one thing."""
         while wait or not self._events.empty():
             event = _next(self._events)
             wait = False
             yield event
 
     def row(self, answer: Answer) -> Row:
-        """Give an answer as a row of the journal."""
+        """Return an answer as a row of the journal."""
         row = answer._asdict() | self.origin
         row["asked_at"] = answer.asked_at.astimezone(UTC).isoformat()
         return row
@@ -298,7 +298,7 @@ class _Flight:
         self.all_read = False
 
     def rows(self) -> Iterator[list[Row]]:
-        """Give the rows of the answers."""
+        """Return the rows of the answers."""
         client = self.worker.client
         while not client.stopped and not (self.all_read and not self.over):
             for batch in client.stream(self._mine()):
@@ -319,7 +319,7 @@ class _Flight:
         self.worker.leave(self.owned)
 
     def _mine(self) -> Iterator[Request]:
-        """Give the requests that this process asks; ends where many known answers are to be given on first."""
+        """Return the requests that this process asks; ends where many known answers are to be given on first."""
         while self.over:
             yield self.over.popleft()
         while len(self.ready) < KNOWN_AT_ONCE:
@@ -357,7 +357,7 @@ _WORKERS: dict[tuple[DeskAddress, str, str], Worker] = {}
 
 
 def worker_of(address: DeskAddress, assignment: str, config: RequestConfig | None = None) -> Worker:
-    """Give this process's worker for a desk. Those of desks that are gone are closed."""
+    """Return this process's worker for a desk. Those of desks that are gone are closed."""
     name = "" if config is None else repr(config)
     key = (address, assignment, name)
     found = _WORKERS.get(key)

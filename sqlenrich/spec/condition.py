@@ -32,7 +32,7 @@ def parse_condition(written: str) -> Sql:
 
 
 def columns_of_condition(test: Sql) -> tuple[str, ...]:
-    """Give the names of the columns that a condition reads, in their order."""
+    """Return the names of the columns that a condition reads, in their order."""
     return tuple(dict.fromkeys(column.name for column in test.find_all(exp.Column)))
 
 
@@ -46,7 +46,7 @@ def compared_texts(test: Sql, columns: Container[str]) -> Iterator[tuple[exp.Lit
 
 
 def compared_with_numbers(test: Sql) -> Iterator[tuple[str, str]]:
-    """Give each column that is compared with a number, and the comparison."""
+    """Return each column that is compared with a number, and the comparison."""
     for node in test.find_all(*_COMPARISONS):
         parts = [_bare(part) for part in node.iter_expressions()]
         if any(isinstance(part, exp.Literal) and part.is_number for part in parts):
@@ -60,7 +60,7 @@ def _bare(node: exp.Expr) -> exp.Expr:
 
 
 def _reason(error: sqlglot.errors.SqlglotError) -> str:
-    """Give the reason of a parser's error: it names its own classes where an operand is missing."""
+    """Return the reason of a parser's error: it names its own classes where an operand is missing."""
     found = getattr(error, "errors", None) or [{}]
     description, after = str(found[0].get("description") or ""), found[0].get("highlight")
     if "<class" in description or not description:

@@ -42,7 +42,7 @@ def _is_vector(name: object, field: object) -> bool:
 
 
 def read_embedding(header: Mapping[str, Any]) -> tuple[Embedding, dict[str, Any], list[Problem]]:
-    """Give the embedding of a header, the JSON Schema of its answers, and the problems."""
+    """Return the embedding of a header, the JSON Schema of its answers, and the problems."""
     output = header["output"]
     problems = [*_output_problems(output), *_refused(header)]
     name, written = next((str(name), field) for name, field in output.items() if _is_vector(name, field))
@@ -53,7 +53,7 @@ def read_embedding(header: Mapping[str, Any]) -> tuple[Embedding, dict[str, Any]
 
 
 def vector_schema(embedding: Embedding, description: object = None) -> dict[str, Any]:
-    """Give the JSON Schema of the answers: one vector of the right length."""
+    """Return the JSON Schema of the answers: one vector of the right length."""
     vector: dict[str, Any] = {"type": "array", "items": {"type": "number"}}
     vector |= {"minItems": embedding.dimensions, "maxItems": embedding.dimensions}
     if isinstance(description, str):

@@ -94,7 +94,7 @@ class Enrichment(TextRepr):
     """The vector that is the only field of the output; None: a model writes the answers."""
 
     def to_text(self) -> str:
-        """Give what it reads and what it gives, for people."""
+        """Return what it reads and what it gives, for people."""
         try:
             reads = ", ".join(self.prompt().columns)
         except PromptError as error:
@@ -137,7 +137,7 @@ class Enrichment(TextRepr):
             raise PromptError.of([told, *error.problems[1:]]) from None
 
     def _shapes(self) -> dict[str, Type]:
-        """Give the structs and arrays that the template reads without a declared type."""
+        """Return the structs and arrays that the template reads without a declared type."""
         known = [name for name, column in self.columns.items() if column.type is not None]
         texts = (self.template, self.system or "")
         folder = self.path.resolve().parent if self.path is not None else None
@@ -170,7 +170,7 @@ class Enrichment(TextRepr):
         return with_system(*parts)
 
     def used_columns(self, compiled: Prompt | None = None) -> tuple[str, ...]:
-        """Give the columns that the prompt, the key, ``keep``, ``require`` and ``where`` name, each once.
+        """Return the columns that the prompt, the key, ``keep``, ``require`` and ``where`` name, each once.
 
         Raises :class:`~sqlenrich.PromptError` where the template can't be compiled.
         """
@@ -237,7 +237,7 @@ class Enrichment(TextRepr):
         return output_columns(self.schema)
 
     def source_name(self, column: str) -> str:
-        """Give the source's name of a column of the template, the key or ``keep``."""
+        """Return the source's name of a column of the template, the key or ``keep``."""
         spec = self.columns.get(column)
         return spec.source_name if spec is not None else column
 
@@ -248,7 +248,7 @@ def _listed(names: Iterable[str]) -> str:
 
 
 def _flow(kind: Type) -> str:
-    """Give a type as YAML on one line."""
+    """Return a type as YAML on one line."""
     if isinstance(kind, Struct):
         return f"{{struct: {{{', '.join(f'{name}: {_flow(inner)}' for name, inner in kind.fields)}}}}}"
     return f"{{array: {_flow(kind.item)}}}" if isinstance(kind, Array) else str(type_json(kind))

@@ -187,7 +187,7 @@ FOREIGN = {
 
 
 def header_schema() -> dict[str, Any]:
-    """Give the JSON Schema of a header, for completion in editors."""
+    """Return the JSON Schema of a header, for completion in editors."""
     return {
         "$schema": "https://json-schema.org/draft/2020-12/schema",
         "title": "The header of a sqlenrich enrichment file",
@@ -226,7 +226,7 @@ class Header:
         self._first_line = first_line
 
     def line(self, path: Sequence[str]) -> int:
-        """Give the line of the value at a path, else of its nearest parent that the file has."""
+        """Return the line of the value at a path, else of its nearest parent that the file has."""
         node, line = self._node, self._first_line
         for part in path:
             found = None

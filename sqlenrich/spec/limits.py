@@ -62,7 +62,7 @@ class Fitted:
 def read_limit(
     header: Mapping[str, Any], schema: Mapping[str, Any] | None, turns: Sequence[Turn] = ()
 ) -> tuple[Limit | None, list[tuple[str, str]]]:
-    """Give the limit of a header, and its problems, each with its key. ``schema`` is None for an embedding."""
+    """Return the limit of a header, and its problems, each with its key. ``schema`` is None for an embedding."""
     tokens, written = header.get("max_input_tokens"), header.get("on_overflow", "quarantine")
     if tokens is None:
         return None, [
@@ -89,7 +89,7 @@ def read_limit(
 
 
 def cut_problem(name: str, prompt: Expr) -> str | None:
-    """Give the reason why a column can't be cut to shorten a prompt, or None."""
+    """Return the reason why a column can't be cut to shorten a prompt, or None."""
     printed = dict(printed_columns(prompt))
     if name not in printed:
         return f'"{name}" can\'t be cut: the prompt does not print its text; it prints: {", ".join(printed) or "none"}'
@@ -116,7 +116,7 @@ def fit(render: Callable[[Mapping[str, Any]], str | None], row: Mapping[str, Any
 
 
 def _kept(text: str, limit: int, whole: int, least: int | None) -> int:
-    """Give the number of characters of a text that stay.
+    """Return the number of characters of a text that stay.
 
     The prompt has ``whole`` bytes with the text, and ``least`` bytes with its first character alone. The difference
     grows with the text, or with its beginning if the template prints only a part of it.

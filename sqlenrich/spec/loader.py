@@ -30,7 +30,7 @@ from sqlenrich.spec.turns import Problem, read_turns
 
 
 def templates() -> dict[str, Path]:
-    """Give the file of each ready-made enrichment by its name."""
+    """Return the file of each ready-made enrichment by its name."""
     here = Path(__file__).parents[1]
     for folder in (here / "templates", here.parent / "templates"):
         if folder.is_dir():
@@ -60,7 +60,7 @@ def load(path: str | Path) -> Enrichment:
 
 
 def enrichment_of(given: Enrichment | str | Path) -> Enrichment:
-    """Give an enrichment itself, or that of a file or a template's name, as :func:`load` does."""
+    """Return an enrichment itself, or that of a file or a template's name, as :func:`load` does."""
     return given if isinstance(given, Enrichment) else load(given)
 
 
@@ -70,7 +70,7 @@ def loads(text: str, *, name: str = "enrichment", path: Path | None = None) -> E
 
 
 def enrichment(name: str, *, prompt: str, output: Any, **header: Any) -> Enrichment:
-    """Give an enrichment without a file.
+    """Return an enrichment without a file.
 
     ``output`` is a Pydantic model, or what stands under ``output`` of a file; the other keywords are keys of the
     header, such as ``key=["id"]`` and ``params={"temperature": 0}``. Raises as :func:`load` does, without lines.
@@ -361,7 +361,7 @@ class _Loader:
             self.report("max_attempts must be an integer of at least 1", ("retry", "max_attempts"))
 
     def syntax(self, template: str, first_line: int) -> list[str]:
-        """Give the problem of a template that is no Jinja."""
+        """Return the problem of a template that is no Jinja."""
         try:
             compile_prompt(template, source=self.source, first_line=first_line)
         except PromptError as error:

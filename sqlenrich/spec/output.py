@@ -20,7 +20,7 @@ ANY_OBJECT: Mapping[str, Any] = {"type": ["object"], "properties": {}, "required
 def read_output(
     header: Mapping[str, Any], folder: Path | None
 ) -> tuple[dict[str, Any], Embedding | None, list[Problem]]:
-    """Give the plain schema of the answers, the embedding where the output is one, and the problems.
+    """Return the plain schema of the answers, the embedding where the output is one, and the problems.
 
     ``folder`` is where the module of a Pydantic model is looked for first.
     """

@@ -19,7 +19,7 @@ _TYPES: Mapping[str, tuple[tuple[type, ...], str]] = {
 
 
 def read_params(given: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, dict[str, Any]], list[Problem]]:
-    """Give the parameters, those of each engine by its name, and the problems."""
+    """Return the parameters, those of each engine by its name, and the problems."""
     params: dict[str, Any] = {}
     engines: dict[str, dict[str, Any]] = {}
     problems: list[Problem] = []

@@ -29,12 +29,12 @@ class Price:
     output: Decimal
 
     def exact(self, tokens_in: int, tokens_cached: int, tokens_out: int) -> Decimal:
-        """Give the exact cost. ``tokens_in`` includes the cached ones, as endpoints report it."""
+        """Return the exact cost. ``tokens_in`` includes the cached ones, as endpoints report it."""
         cached = tokens_cached if tokens_cached < tokens_in else tokens_in
         return (self.input * (tokens_in - cached) + self.cached * cached + self.output * tokens_out) * A_TOKEN
 
     def cost(self, tokens_in: int | None, tokens_cached: int | None, tokens_out: int | None) -> float | None:
-        """Give the cost, or None if a count is unknown. ``tokens_cached`` of None counts as 0."""
+        """Return the cost, or None if a count is unknown. ``tokens_cached`` of None counts as 0."""
         if tokens_in is None or tokens_out is None:
             return None
         return float(self.exact(tokens_in, tokens_cached or 0, tokens_out))
@@ -110,7 +110,7 @@ def _known(values: Mapping[str, Any], known: tuple[str, ...], place: str, proble
 
 
 def money(amount: float) -> str:
-    """Give an amount as text: with two decimals from 1 on, below that with three significant digits."""
+    """Return an amount as text: with two decimals from 1 on, below that with three significant digits."""
     if amount >= 1 or amount == 0:
         return f"{amount:,.2f}" if amount else "0"
     digits = 2 - Decimal(repr(amount)).adjusted()

@@ -93,7 +93,7 @@ def parse_requirement(written: str, fields: Mapping[str, Type]) -> Requirement:
 
 
 def read_quality(header: Mapping[str, Any], fields: Mapping[str, Type]) -> tuple[Quality, list[Problem]]:
-    """Give the settings of a header whose output has ``fields``, and the problems inside its mappings."""
+    """Return the settings of a header whose output has ``fields``, and the problems inside its mappings."""
     problems: list[Problem] = []
     evaluate, review, drift = (
         given if isinstance(given := header.get(key), dict) else {} for key in ("evaluate", "review", "drift")

@@ -59,7 +59,7 @@ class Target:
     """The port at which executors reach the driver; 0: any."""
 
     def relations(self, names: Mapping[str, str], enrichment: str) -> dict[str, str]:
-        """Give the full names of the steps' relations. ``names`` maps each step to a name with ``{}``."""
+        """Return the full names of the steps' relations. ``names`` maps each step to a name with ``{}``."""
         place = ".".join(part for part in (self.database, self.schema) if part)
         relations = {
             step: f"{place}.{form.format(enrichment)}" if place else form.format(enrichment)
@@ -95,24 +95,24 @@ class Config:
         return f"{self.path}{other}"
 
     def of_file(self, problem: str) -> ConfigError:
-        """Give an error that the settings may be the cause of."""
+        """Return an error that the settings may be the cause of."""
         return ConfigError(f"{problem} (settings: {self.told})" if self.told else problem)
 
     def model(self, name: str, engine: str) -> ModelAlias | None:
-        """Give the meaning of an alias on an engine, None if unset. Any other name is a model's own name."""
+        """Return the meaning of an alias on an engine, None if unset. Any other name is a model's own name."""
         if name in self.models:
             return self.models[name].get(engine)
         return None if name in DEFAULT_ALIASES else ModelAlias(name)
 
     def target(self, name: str) -> Target:
-        """Give a target by its name. Raises ConfigError for an unknown name."""
+        """Return a target by its name. Raises ConfigError for an unknown name."""
         if name not in self.targets:
             known = ", ".join(self.targets) or f"none; write [targets.{name}] in {FILE}"
             raise self.of_file(f'no target "{name}"{did_you_mean(name, self.targets)}; there are: {known}')
         return self.targets[name]
 
     def endpoint(self, flag: str | None) -> Endpoint:
-        """Give the endpoint of a client run: the option (a URL or a name), else the file, else the environment.
+        """Return the endpoint of a client run: the option (a URL or a name), else the file, else the environment.
 
         Raises ConfigError with the three ways to name one if there is none.
         """
@@ -192,7 +192,7 @@ def read_config(path: Path) -> Config:
 
 
 def with_prices(config: Config, prices: str | Path | Prices | None) -> Config:
-    """Give the settings with the prices of a file; unchanged for None. Raises ConfigError."""
+    """Return the settings with the prices of a file; unchanged for None. Raises ConfigError."""
     if prices is None:
         return config
     return replace(config, prices=prices if isinstance(prices, Prices) else read_prices(Path(prices)))

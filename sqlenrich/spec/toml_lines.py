@@ -33,7 +33,7 @@ class TomlLines:
             self._lines.setdefault(tuple(path[:length]), number)
 
     def line(self, place: str) -> int | None:
-        """Give the line of a place such as ``endpoints.local.url``, else of its nearest parent; None for no such."""
+        """Return the line of a place such as ``endpoints.local.url``, else of its nearest parent; None for no such."""
         written = {".".join(path): line for path, line in self._lines.items()}
         while place:
             if place in written:
@@ -42,14 +42,14 @@ class TomlLines:
         return None
 
     def told(self, problems: Iterable[str]) -> list[str]:
-        """Give problems that end in ``@ place`` with the line of the place, in the order of the lines."""
+        """Return problems that end in ``@ place`` with the line of the place, in the order of the lines."""
         lines = [(self.line(problem.rpartition(" @ ")[2]), problem) for problem in problems]
         found = sorted(lines, key=lambda each: each[0] or 0)
         return [problem if line is None else f"line {line}: {problem}" for line, problem in found]
 
 
 def _path(written: str) -> tuple[str, ...]:
-    """Give the parts of a dotted key."""
+    """Return the parts of a dotted key."""
     path: list[str] = []
     try:
         node: object = tomllib.loads(f"{written} = 0")

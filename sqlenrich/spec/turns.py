@@ -18,7 +18,7 @@ Problem = tuple[str, tuple[str, ...]]
 def read_turns(
     header: Mapping[str, Any], constants: Mapping[str, Any], columns: Mapping[str, Type], folder: Path | None
 ) -> tuple[tuple[Turn, ...], list[Problem]]:
-    """Give the messages of a header, their templates rendered with constants, and its problems.
+    """Return the messages of a header, their templates rendered with constants, and its problems.
 
     ``columns`` are the declared types of the source's columns. A ``system`` that reads columns is ROW_SYSTEM.
     """

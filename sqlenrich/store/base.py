@@ -157,7 +157,7 @@ class Backend(Protocol):
         """Refuse, before anything is opened or made, an output without a run. Raises ConfigError."""
 
     def relations(self, name: str) -> dict[str, str]:
-        """Give the table of each role of an enrichment of this name."""
+        """Return the table of each role of an enrichment of this name."""
 
     def check_tables(self, plan: Plan) -> None:
         """Refuse tables that sqlenrich did not make, or that another version made. Raises ConfigError."""
@@ -174,43 +174,43 @@ class Backend(Protocol):
         """
 
     def rows_before(self, plan: Plan) -> int | None:
-        """Give the number of rows that the last run left, where that costs nothing; None where it is unknown."""
+        """Return the number of rows that the last run left, where that costs nothing; None where it is unknown."""
 
     def last_file(self, name: str) -> str | None:
-        """Give the prompt file of the last run, where it is known and is not that of another machine."""
+        """Return the prompt file of the last run, where it is known and is not that of another machine."""
 
     def run_names(self) -> tuple[str, ...]:
         """Return the names of the enrichments that the ledger has runs of."""
 
     def file_name(self, enrichment: Enrichment) -> str | None:
-        """Give the prompt file as the ledger names it; None for none."""
+        """Return the prompt file as the ledger names it; None for none."""
 
     def written_files(self) -> tuple[str, ...]:
-        """Give the files that a run writes besides its tables, as the ledger names them."""
+        """Return the files that a run writes besides its tables, as the ledger names them."""
 
     def result_tables(self, plan: Plan) -> ResultTables | None:
-        """Give where the results can be read when the backend is closed; None where only it can read them."""
+        """Return where the results can be read when the backend is closed; None where only it can read them."""
 
     def refresh(self, plan: Plan, call: Step, limit: int | None, *, ordered: bool) -> int:
         """Make the pending relation of a call afresh and give its count; ``ordered``: by prompt."""
 
     def size(self, plan: Plan) -> tuple[int, int]:
-        """Give the number of rows and of distinct requests."""
+        """Return the number of rows and of distinct requests."""
 
     def count(self, calls: Iterable[Step]) -> int:
-        """Give how many requests some calls have to ask."""
+        """Return how many requests some calls have to ask."""
 
     def not_retried(self, plan: Plan, reasons: Sequence[str], max_attempts: int) -> tuple[int, int]:
-        """Give how many requests refused for some reasons have no attempts left, and how many were never asked."""
+        """Return how many requests refused for some reasons have no attempts left, and how many were never asked."""
 
     def repeated_keys(self, plan: Plan, key: Sequence[str]) -> tuple[int, int, int]:
-        """Give the rows, how many of them repeat the key of another row, and how many have a NULL in it."""
+        """Return the rows, how many of them repeat the key of another row, and how many have a NULL in it."""
 
     def requests(self, call: Step, count: int) -> Iterator[Request]:
-        """Give the pending requests in batches: never the table in memory."""
+        """Return the pending requests in batches: never the table in memory."""
 
     def spread(self, call: Step, count: int, most: int) -> list[Request]:
-        """Give a few pending requests: the first, the last and those evenly between."""
+        """Return a few pending requests: the first, the last and those evenly between."""
 
     def append(self, plan: Plan, answers: Sequence[Answer], origin: Origin) -> None:
         """Store at least one answer and commit: from here on it is never asked again."""
@@ -229,13 +229,13 @@ class Backend(Protocol):
         """Drop the tables that only hold prompts, where the enrichment does not keep them."""
 
     def usage(self, plan: Plan, run_id: str) -> list[ModelUsage]:
-        """Give what a run's answers took, a line per model."""
+        """Return what a run's answers took, a line per model."""
 
     def latencies(self, plan: Plan, run_id: str, shares: Sequence[int]) -> list[int] | None:
-        """Give percentiles of a run's latencies in milliseconds; None without an answer."""
+        """Return percentiles of a run's latencies in milliseconds; None without an answer."""
 
     def answers_digest(self, plan: Plan, run_id: str) -> str | None:
-        """Give a digest of all that a run stored of its answers; None where that is not computed."""
+        """Return a digest of all that a run stored of its answers; None where that is not computed."""
 
     def read(self, plan: Plan, query: exp.Query) -> list[tuple[Any, ...]]:
         """Run a query over a plan's relations; it may read the source."""
@@ -250,7 +250,7 @@ class Backend(Protocol):
         """Write the results to files, where the output is one."""
 
     def statements_run(self) -> list[dict[str, Any]]:
-        """Give the statements of the run, where they are jobs of a warehouse."""
+        """Return the statements of the run, where they are jobs of a warehouse."""
 
     def watch(self, note: Callable[[str], None]) -> None:
         """Call this with a line for each statement, where they are jobs of a warehouse."""
@@ -262,7 +262,7 @@ class Backend(Protocol):
         """Complete a run's line of the ledger."""
 
     def last_snapshot(self, name: str) -> Snapshot:
-        """Give what made the stored prompts. Raises ConfigError where there are none, or where it is unknown."""
+        """Return what made the stored prompts. Raises ConfigError where there are none, or where it is unknown."""
 
 
 class Connection(Protocol):
@@ -279,7 +279,7 @@ class Connection(Protocol):
         """Run a query and give its rows."""
 
     def columns(self, relation: str) -> dict[str, Type | None] | None:
-        """Give a relation's columns, each with its type or None for an unknown one; None: it is not there."""
+        """Return a relation's columns, each with its type or None for an unknown one; None: it is not there."""
 
     def begin(self) -> None:
         """Begin a transaction, where the database has them."""

@@ -39,14 +39,14 @@ class DbApiCursor(Protocol):
         """Run a statement."""
 
     def fetchall(self) -> Any:
-        """Give all rows."""
+        """Return all rows."""
 
 
 class DbApi(Protocol):
     """A connection of PEP 249."""
 
     def cursor(self) -> Any:
-        """Give a cursor."""
+        """Return a cursor."""
 
     def commit(self) -> Any:
         """End a transaction."""
@@ -72,7 +72,7 @@ class DbApiConnection:
         return [tuple(row) for row in self._checked(self.cursor.fetchall)]
 
     def columns(self, relation: str) -> dict[str, Type | None] | None:
-        """Give a relation's columns and types by ``DESCRIBE TABLE``; None where the database calls it missing."""
+        """Return a relation's columns and types by ``DESCRIBE TABLE``; None where the database calls it missing."""
         describe = exp.Describe(this=named_relation(self.engine, relation), kind="TABLE")
         try:
             found = self.rows(print_sql(self.engine, describe))
@@ -120,7 +120,7 @@ class DbApiBackend(StatementBackend):
 
 
 def portable_type(engine: Engine, written: str) -> Type | None:
-    """Give the portable type of a type as the engine writes it, None for one that has none."""
+    """Return the portable type of a type as the engine writes it, None for one that has none."""
     try:
         return _portable(exp.DataType.build(written, dialect=engine.dialect, udt=True))
     except sqlglot.errors.SqlglotError:

@@ -50,7 +50,7 @@ Input: TypeAlias = str | Path | EncodedFiles | TableInMemory | None
 
 
 def input_of(given: Any, encoding: str | None = None) -> Input:
-    """Give what a caller names as the input, or passes: a pandas or polars frame, a DuckDB relation, a list of dicts,
+    """Return what a caller names as the input, or passes: a pandas or polars frame, a DuckDB relation, a list of dicts,
     an Arrow table or anything else that exports an Arrow stream. Raises ConfigError for what is no table."""
     if given is None or isinstance(given, EncodedFiles | TableInMemory):
         return given
@@ -88,7 +88,7 @@ def is_url(source: str) -> bool:
 
 
 def input_name(given: Input) -> str:
-    """Give an input's name for messages: of a URL without its query and password, which may be secrets."""
+    """Return an input's name for messages: of a URL without its query and password, which may be secrets."""
     name = "" if given is None else str(given)
     if not is_url(name):
         return name
@@ -99,7 +99,7 @@ def input_name(given: Input) -> str:
 
 
 def checked_encoding(encoding: str) -> str:
-    """Give the name of an encoding that Python knows. Raises ConfigError for any other."""
+    """Return the name of an encoding that Python knows. Raises ConfigError for any other."""
     import codecs
 
     try:
@@ -121,7 +121,7 @@ def check_names(source: str, names: Sequence[str]) -> None:
 
 
 def _of_rows(rows: Sequence[Mapping[str, Any]]) -> dict[str, list[Any]]:
-    """Give rows as columns with the keys of all of them: a key that a row lacks is NULL."""
+    """Return rows as columns with the keys of all of them: a key that a row lacks is NULL."""
     names = list(dict.fromkeys(str(name) for row in rows for name in row))
     if not names:
         raise ConfigError("the given list has no rows: its columns are unknown")
@@ -129,7 +129,7 @@ def _of_rows(rows: Sequence[Mapping[str, Any]]) -> dict[str, list[Any]]:
 
 
 def _of_columns(columns: Mapping[str, Any]) -> TableInMemory:
-    """Give columns of values as a table. Those of mixed types are left out, with their reasons."""
+    """Return columns of values as a table. Those of mixed types are left out, with their reasons."""
     import pyarrow as pa
 
     found: dict[str, Any] = {}
@@ -145,7 +145,7 @@ def _of_columns(columns: Mapping[str, Any]) -> TableInMemory:
 
 
 def _of_library(frame: Any) -> TableInMemory | None:
-    """Give a frame of pandas without its index, or of polars, as a table; None for anything else."""
+    """Return a frame of pandas without its index, or of polars, as a table; None for anything else."""
     import pyarrow as pa
 
     module, kind = type(frame).__module__.partition(".")[0], type(frame).__name__

@@ -62,7 +62,7 @@ class Statement:
     seconds: float
 
     def to_text(self) -> str:
-        """Give it as a line."""
+        """Return it as a line."""
         chunk = f" {self.chunk}" if self.chunk else ""
         rows = f"{self.rows:,} rows, " if self.rows is not None else ""
         return f"{self.step}{chunk}: {rows}{self.seconds:.1f} s, {self.link or self.id}"
@@ -128,7 +128,7 @@ class JobRunner:
         self._cancelled.clear()
 
     def new_job_id(self) -> str:
-        """Give an id that no other submission has."""
+        """Return an id that no other submission has."""
         self.submitted += 1
         return f"sqlenrich_{self._run_id}_{self.submitted}".lower().replace(".", "_")
 
@@ -235,7 +235,7 @@ class JobRunner:
         return statement
 
     def _failure(self, what: str, id: str, status: JobStatus) -> StatementFailedError:
-        """Give the error of a statement that did not succeed. Raises StatementCancelledError where it was cancelled."""
+        """Return the error of a statement that did not succeed. Raises StatementCancelledError if it was cancelled."""
         if status.state is JobState.CANCELLED:
             raise StatementCancelledError(f"{self.connection.place}: {what} was cancelled ({id})")
         reason = status.error or f"the warehouse no longer knows the statement ({status.state.value})"
@@ -304,7 +304,7 @@ class JobRunner:
         raise AssertionError("delays never end")
 
     def delays(self) -> Iterator[float]:
-        """Give the delays between repetitions: each twice the one before."""
+        """Return the delays between repetitions: each twice the one before."""
         delay = self.policy.first_delay_s
         while True:
             yield delay
@@ -358,7 +358,7 @@ class JobConnection:
             raise
 
     def columns(self, relation: str) -> dict[str, Type | None] | None:
-        """Give a relation's columns and types; None: it is not there."""
+        """Return a relation's columns and types; None: it is not there."""
         return self.jobs.repeated(lambda: self.jobs.connection.columns(relation))
 
     def begin(self) -> None:

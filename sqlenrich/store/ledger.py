@@ -83,7 +83,7 @@ class Ledger:
         self._execute(exp.update(self._table(), {"report": case(*whens)}, where=named))
 
     def last_snapshot(self, name: str) -> Snapshot:
-        """Give what made the prompts of an enrichment. Raises ConfigError where there are none, or it is unknown."""
+        """Return what made the prompts of an enrichment. Raises ConfigError where there are none, or it is unknown."""
         rows: list[tuple[Any, ...]] = []
         if self.connection.columns(self.table) is not None:
             named = equals("name", name)
@@ -96,7 +96,7 @@ class Ledger:
         return Snapshot(**json.loads(rows[0][0]))
 
     def last_file(self, name: str) -> str | None:
-        """Give the prompt file of the last run of an enrichment, where it is known."""
+        """Return the prompt file of the last run of an enrichment, where it is known."""
         if self.connection.columns(self.table) is None:
             return None
         named = equals("name", name)

@@ -59,11 +59,11 @@ class StatementRequests:
         return self._rows(query, self._sizes)
 
     def sample(self, count: int) -> list[str]:
-        """Give the prompts of the lowest pending hashes."""
+        """Return the prompts of the lowest pending hashes."""
         return [str(prompt) for (prompt,) in self._rows(_lowest(count), self._whole)]
 
     def counted(self, count: int) -> tuple[list[tuple[int, int]], str | None]:
-        """Give bytes and tokens of a sample of prompts by the warehouse's function, or why it does not count."""
+        """Return bytes and tokens of a sample of prompts by the warehouse's function, or why it does not count."""
         engine, asked = self.backend.engine, self.plan.responses.request
         if engine.count_tokens is None or asked is None or asked.embedding is not None:
             return [], f"{engine.name} has no function that counts these tokens"

@@ -32,7 +32,7 @@ class RangedCall:
         self._sql = insert_into(engine, replace(call, query=asked))
 
     def between(self, after: str, upto: str, job_id: str) -> str:
-        """Give the statement of a submission for the hashes after one (all, where it is empty) up to another."""
+        """Return the statement of a submission for the hashes after one (all, where it is empty) up to another."""
         return self._sql.replace(self._after, after).replace(self._upto, upto).replace(self._job, job_id)
 
 
@@ -45,5 +45,5 @@ class RangedReading:
         self._sql = read_answers(engine, call, among=own)
 
     def between(self, after: str, upto: str) -> str:
-        """Give the statement for the hashes after one (all, where it is empty) up to another."""
+        """Return the statement for the hashes after one (all, where it is empty) up to another."""
         return self._sql.replace(self._after, after).replace(self._upto, upto)

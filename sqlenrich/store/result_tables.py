@@ -24,7 +24,7 @@ class ResultTables:
     """The folder of a temporary database. It is there as long as this object is."""
 
     def read(self, table: str, *, rows: int | None = None) -> pa.Table:
-        """Give a table, or its first rows, as they are now. Raises RunError if the database can't be read."""
+        """Return a table, or its first rows, as they are now. Raises RunError if the database can't be read."""
         import duckdb
 
         if not self.database.is_file():
@@ -40,7 +40,7 @@ class ResultTables:
 
 
 def to_pandas(table: pa.Table) -> Any:
-    """Give a table as a pandas frame. Raises ConfigError without pandas."""
+    """Return a table as a pandas frame. Raises ConfigError without pandas."""
     try:
         return table.to_pandas()
     except ImportError:
@@ -48,7 +48,7 @@ def to_pandas(table: pa.Table) -> Any:
 
 
 def to_polars(table: pa.Table) -> Any:
-    """Give a table as a polars frame. Raises ConfigError without polars."""
+    """Return a table as a polars frame. Raises ConfigError without polars."""
     try:
         import polars
     except ImportError:

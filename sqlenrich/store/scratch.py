@@ -14,7 +14,7 @@ _FOLDERS: set[str] = set()
 
 @contextmanager
 def scratch_folder() -> Iterator[Path]:
-    """Give a temporary folder that is removed at the end of the context."""
+    """Return a temporary folder that is removed at the end of the context."""
     with TemporaryDirectory(prefix="sqlenrich-") as name:
         _FOLDERS.add(name)
         try:

@@ -55,11 +55,11 @@ class SharedCall:
     """When the endpoint refused something, in UTC, and what is sent from then on: see :class:`.RequestChange`."""
 
     def form_at(self, asked_at: datetime) -> int:
-        """Give the place of the form in which a request was sent at a time, in UTC without a time zone."""
+        """Return the place of the form in which a request was sent at a time, in UTC without a time zone."""
         return self._until(asked_at).count(NEXT_FORM)
 
     def adaptations_at(self, asked_at: datetime) -> tuple[str, ...]:
-        """Give the adaptations of a request that was sent at a time, in UTC without a time zone."""
+        """Return the adaptations of a request that was sent at a time, in UTC without a time zone."""
         return tuple(name for name in self._until(asked_at) if name != NEXT_FORM)
 
     def _until(self, asked_at: datetime) -> list[str]:
@@ -100,7 +100,7 @@ class SharedRequest:
     """The fields whose values are not kept."""
 
     def constant_of(self, call: SharedCall) -> str | None:
-        """Give the constant of a call as its parts give it; None where a part of it is withheld."""
+        """Return the constant of a call as its parts give it; None where a part of it is withheld."""
         if self.withheld:
             return None
         hint = hint_text(self.schema) if self.hint_hashed else None
@@ -109,7 +109,7 @@ class SharedRequest:
         return request_constant(model, self.schema, hint, self.turns, self.embedding)
 
     def enrichment(self, name: str) -> Enrichment:
-        """Give what the answers of the run are judged by."""
+        """Return what the answers of the run are judged by."""
         return Enrichment(
             name,
             "",
@@ -126,14 +126,14 @@ class SharedRequest:
         )
 
     def with_changes(self, params: Mapping[str, Any], changes: Sequence[RequestChange]) -> SharedRequest:
-        """Give it with the changes of the requests of some parameters."""
+        """Return it with the changes of the requests of some parameters."""
         told = tuple((change.at.replace(tzinfo=None).isoformat(), change.name) for change in changes)
         kept = dict(without_secrets("", params, [], frozenset()))
         calls = tuple(replace(call, changes=told) if call.params == kept else call for call in self.calls)
         return replace(self, calls=calls)
 
     def to_json(self) -> str:
-        """Give it as the ledger holds it, with a digest of the rest."""
+        """Return it as the ledger holds it, with a digest of the rest."""
         facts = asdict(self)
         facts["turns"] = [list(turn) for turn in self.turns]
         facts = json.loads(json.dumps(facts))
@@ -176,7 +176,7 @@ def read_request(text: str) -> ReadRequest:
 
 
 def without_secrets(path: str, value: Any, withheld: list[str], secrets: frozenset[str]) -> Any:
-    """Give a value without what may be a secret; ``withheld`` gets the place of each."""
+    """Return a value without what may be a secret; ``withheld`` gets the place of each."""
     if isinstance(value, Mapping):
         return {
             name: _withheld(f"{path}{name}", withheld)

@@ -117,7 +117,7 @@ class StatementLedger:
         self.execute(exp.update(self.relation(), dict(values), where=where))
 
     def rows(self, where: Sql, *names: str | Sql) -> list[tuple[Any, ...]]:
-        """Give values of lines, the oldest line first."""
+        """Return values of lines, the oldest line first."""
         query = select(*names).from_(self.relation()).where(where).order_by("began_at", "job_id")
         return self.connection.rows(print_sql(self.engine, query, pretty=False))
 
@@ -128,7 +128,7 @@ class StatementLedger:
             self.insert([{"job_id": line.job_id, "run_id": line.run_id, **shared} for line in calls])
 
     def open_calls(self, name: str) -> list[Line]:
-        """Give the statements that ask for a table of answers and have not ended, the oldest first."""
+        """Return the statements that ask for a table of answers and have not ended, the oldest first."""
         ends = case((equals("state", ENDED), literal(1)), default=literal(0))
         by_job = (
             select("job_id", "MAX(run_id) AS run_id", "MAX(statement_id) AS statement_id", "MIN(began_at) AS began_at")
@@ -142,7 +142,7 @@ class StatementLedger:
         return [Line(*row) for row in rows]
 
     def relation(self) -> exp.Table:
-        """Give the table."""
+        """Return the table."""
         return relation(self.engine, self.table)
 
     def execute(self, statement: Sql) -> None:
@@ -183,7 +183,7 @@ class Lease:
         self.ledger.update(mine if take else exp.and_(mine, exp.Not(this=exp.paren(self._lives()))), values)
 
     def holders(self) -> list[Holder]:
-        """Give the leases of the table of answers that have not ended: two where two runs made the first line."""
+        """Return the leases of the table of answers that have not ended: two where two runs made the first line."""
         where = exp.and_(equals("name", self.name), equals("kind", LEASE), self._lives())
         left = exp.Sub(this=exp.column("until_ms"), expression=self.ledger.engine.clock_ms())
         rows = self.ledger.rows(where, "job_id", "run_id", "host", "pid", "until_ms", exp.alias_(left, "left_ms"))
@@ -217,7 +217,7 @@ class Lease:
         self.ledger.update(exp.and_(equals("job_id", self.id), equals("kind", LEASE)), {"state": literal(ENDED)})
 
     def conditions(self, job_id: str) -> list[Sql]:
-        """Give the conditions under which the statement of a submission may ask."""
+        """Return the conditions under which the statement of a submission may ask."""
         held = exp.and_(equals("job_id", self.id), equals("kind", LEASE), self._lives())
         own = exp.and_(equals("job_id", job_id), equals("kind", CALL), equals("state", OPEN))
         ended = exp.and_(equals("job_id", job_id), equals("kind", CALL), equals("state", ENDED))
@@ -262,7 +262,7 @@ class Lease:
 
 
 def this_process() -> dict[str, Sql]:
-    """Give what names this process to people. Nothing is decided by it."""
+    """Return what names this process to people. Nothing is decided by it."""
     return {"host": literal(socket.gethostname()), "pid": literal(os.getpid())}
 
 

@@ -126,11 +126,11 @@ class StatementBackend:
         """The ledger tells whether there is a run."""
 
     def named(self, table: str) -> str:
-        """Give the name of a table in the backend's schema."""
+        """Return the name of a table in the backend's schema."""
         return f"{self.schema}.{table}" if self.schema else table
 
     def relations(self, name: str) -> dict[str, str]:
-        """Give the table of each role of an enrichment of this name."""
+        """Return the table of each role of an enrichment of this name."""
         return {role: self.named(form.format(name)) for role, form in RELATIONS.items()}
 
     # What runs -------------------------------------------------------------------------------------------------------
@@ -267,7 +267,7 @@ class StatementBackend:
         return there and not self.number(plan, queries.unasked_rows())
 
     def _reasons(self, plan: Plan, query: exp.Query) -> tuple[int, dict[str, int]]:
-        """Give the number of accepted rows, and of those refused by reason, of a query that counts rows by both."""
+        """Return the number of accepted rows, and of those refused by reason, of a query that counts rows by both."""
         counts = {code: int(count) for code, count in self.rows(plan, query)}
         return counts.pop(None, 0), {str(code): count for code, count in counts.items()}
 
@@ -289,7 +289,7 @@ class StatementBackend:
         self.connection.commit()
 
     def results(self, plan: Plan, pending: int) -> Results:
-        """Give the counts of the result tables. Raises RunError if a row is unaccounted for."""
+        """Return the counts of the result tables. Raises RunError if a row is unaccounted for."""
         rows, good, bad = (self.number(plan, queries.count_rows(r)) for r in ("prompts", "enriched", "quarantine"))
         if rows != good + bad:
             raise RunError(
@@ -302,7 +302,7 @@ class StatementBackend:
     # What is asked ---------------------------------------------------------------------------------------------------
 
     def requests(self, call: Step, count: int) -> Iterator[Request]:  # noqa: ARG002
-        """Give the pending requests, a page at a time."""
+        """Return the pending requests, a page at a time."""
         last: str | None = None
         while True:
             rows = self.connection.rows(call.relations.line(queries.page(call, last, self.statements.page_rows)))
@@ -312,7 +312,7 @@ class StatementBackend:
             last = rows[-1][0]
 
     def spread(self, call: Step, count: int, most: int) -> list[Request]:
-        """Give a few pending requests: the first, the last and those evenly between."""
+        """Return a few pending requests: the first, the last and those evenly between."""
         found = (self.connection.rows(call.relations.line(queries.nth_hash(place))) for place in evenly(count, most))
         hashes = [str(row[0]) for rows in found for row in rows]
         if not hashes:
@@ -344,34 +344,34 @@ class StatementBackend:
         return int(self.rows(plan, query)[0][0])
 
     def size(self, plan: Plan) -> tuple[int, int]:
-        """Give the number of rows and of distinct requests."""
+        """Return the number of rows and of distinct requests."""
         rows, distinct = self.rows(plan, queries.size())[0]
         return int(rows), int(distinct)
 
     def count(self, calls: Iterable[Step]) -> int:
-        """Give how many requests some calls have to ask."""
+        """Return how many requests some calls have to ask."""
         texts = [call.relations.line(queries.count_pending(call)) for call in calls]
         return sum(int(self.connection.rows(sql)[0][0]) for sql in texts)
 
     def not_retried(self, plan: Plan, reasons: Sequence[str], max_attempts: int) -> tuple[int, int]:
-        """Give how many requests refused for some reasons have no attempts left, and how many were never asked."""
+        """Return how many requests refused for some reasons have no attempts left, and how many were never asked."""
         spent, unasked = self.rows(plan, queries.not_retried(reasons, max_attempts))[0]
         return int(spent), int(unasked)
 
     def repeated_keys(self, plan: Plan, key: Sequence[str]) -> tuple[int, int, int]:
-        """Give the rows, how many of them repeat the key of another row, and how many have a NULL in it."""
+        """Return the rows, how many of them repeat the key of another row, and how many have a NULL in it."""
         rows, distinct, nulls = self.rows(plan, queries.repeated_keys(self.engine, key))[0]
         return int(rows or 0), int(rows or 0) - int(distinct), int(nulls or 0)
 
     def usage(self, plan: Plan, run_id: str) -> list[ModelUsage]:
-        """Give what a run's answers took, a line per model."""
+        """Return what a run's answers took, a line per model."""
         return [
             ModelUsage(model, int(uncounted), *(None if count is None else int(count) for count in counts))
             for model, uncounted, *counts in self.rows(plan, queries.usage(run_id))
         ]
 
     def latencies(self, plan: Plan, run_id: str, shares: Sequence[int]) -> list[int] | None:
-        """Give percentiles of a run's latencies in milliseconds; None without an answer."""
+        """Return percentiles of a run's latencies in milliseconds; None without an answer."""
         found = self.rows(plan, queries.percentiles(queries.latencies(run_id), shares))[0]
         return None if found[0] is None else [int(value) for value in found]
 
@@ -448,7 +448,7 @@ class StatementBackend:
         """The statements are not jobs."""
 
     def last_snapshot(self, name: str) -> Snapshot:
-        """Give what made the stored prompts. Raises ConfigError where there are none, or where it is unknown."""
+        """Return what made the stored prompts. Raises ConfigError where there are none, or where it is unknown."""
         return self.ledger.last_snapshot(name)
 
 
@@ -457,7 +457,7 @@ _MARKS = frozenset(("request_hash", "_request_hash", "_fingerprint", "_error"))
 
 
 def _as_mentioned(engine: Engine, columns: Mapping[str, Type | None], enrichment: Enrichment) -> dict[str, Type | None]:
-    """Give columns under the names by which an enrichment mentions them, where the database ignores their case.
+    """Return columns under the names by which an enrichment mentions them, where the database ignores their case.
 
     A database that folds plain names has them in upper case; it keeps the case of all others.
     """
@@ -474,7 +474,7 @@ def _as_mentioned(engine: Engine, columns: Mapping[str, Type | None], enrichment
 
 
 def _parts(engine: Engine, answers: Sequence[Answer], most_bytes: int) -> Iterator[Sequence[Answer]]:
-    """Give the answers in parts whose INSERT has a bounded length."""
+    """Return the answers in parts whose INSERT has a bounded length."""
     start = size = 0
     for place, answer in enumerate(answers):
         length = _ROW_BYTES + sum(_printed_bytes(engine, text) for text in (answer.response, answer.call_error) if text)
@@ -490,12 +490,12 @@ _ROW_BYTES = 500
 
 
 def _printed_bytes(engine: Engine, text: str) -> int:
-    """Give the length of a text as a literal: what the dialect escapes is longer there."""
+    """Return the length of a text as a literal: what the dialect escapes is longer there."""
     return len(print_sql(engine, literal(text), pretty=False).encode("utf-8", "surrogatepass"))
 
 
 def evenly(count: int, most: int) -> list[int]:
-    """Give at most ``most`` places of a count: the first, the last and those evenly between."""
+    """Return at most ``most`` places of a count: the first, the last and those evenly between."""
     return sorted({i * (count - 1) // max(most - 1, 1) for i in range(most)}) if count else []
 
 

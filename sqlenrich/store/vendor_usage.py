@@ -66,7 +66,7 @@ class _Billed(Protocol):
     """What BigQuery's connection has beside those of the others."""
 
     def billed(self, id: str) -> Mapping[str, float] | None:
-        """Give the statistics of a job; None for an unknown one."""
+        """Return the statistics of a job; None for an unknown one."""
 
 
 def _snowflake(backend: WarehouseBackend, calls: Mapping[str, RunCalls]) -> Records:
@@ -153,7 +153,7 @@ VENDORS: Mapping[str, Vendor] = {
 
 
 def _endpoints(model: str) -> tuple[str, ...]:
-    """Give the names under which an endpoint may be billed: a model service's, and its older endpoint's."""
+    """Return the names under which an endpoint may be billed: a model service's, and its older endpoint's."""
     return tuple(dict.fromkeys((model, short := model.rpartition(".")[2], f"databricks-{short}")))
 
 
@@ -168,7 +168,7 @@ def _by_statement(calls: Mapping[str, RunCalls], amounts: Mapping[str, Mapping[s
 
 
 def _since(backend: WarehouseBackend, column: str, calls: Mapping[str, RunCalls], before: timedelta) -> Sql:
-    """Give the test of a column for times after the first of the runs began."""
+    """Return the test of a column for times after the first of the runs began."""
     first = min(one.began for one in calls.values()) - before
     at = utc_time(first, backend.engine.sql_type(TIMESTAMP))
     return exp.GTE(this=exp.column(column), expression=at)
@@ -183,7 +183,7 @@ def _utc(at: datetime | None) -> datetime | None:
 
 
 def vendor_records(backend: WarehouseBackend, calls: Mapping[str, RunCalls]) -> tuple[Records, str | None]:
-    """Give the vendor's records of some runs, or why they can't be read."""
+    """Return the vendor's records of some runs, or why they can't be read."""
     asked = {run_id: one for run_id, one in calls.items() if one.statements}
     if not asked:
         return Records({}), "no statement of these runs asked the model"

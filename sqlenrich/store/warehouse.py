@@ -142,7 +142,7 @@ class WarehouseBackend(StatementBackend):
         super().record(start, status, {name: value for name, value in facts.items() if name != "statements"})
 
     def statements_run(self) -> list[dict[str, Any]]:
-        """Give the statements of the run."""
+        """Return the statements of the run."""
         return [asdict(one) for one in self.jobs.statements]
 
     def watch(self, note: Callable[[str], None]) -> None:
@@ -188,7 +188,7 @@ class WarehouseBackend(StatementBackend):
         )
 
     def _busy(self, holder: Holder, name: str) -> str:
-        """Give the line that refuses a second run."""
+        """Return the line that refuses a second run."""
         calls = [line for line in self.calls.open_calls(name) if line.run_id == holder.run_id]
         asked = next((line.statement_id or line.job_id for line in reversed(calls)), None)
         statement = f", statement {asked}" if asked else ""
@@ -342,7 +342,7 @@ class WarehouseBackend(StatementBackend):
         return queries.Since(self.engine, None if self.lease is None else self.lease.since)
 
     def latencies(self, plan: Plan, run_id: str, shares: Sequence[int]) -> list[int] | None:
-        """Give percentiles of a run's latencies in milliseconds; None where the warehouse asks: it tells none."""
+        """Return percentiles of a run's latencies in milliseconds; None where the warehouse asks: it tells none."""
         return None if plan.responses.calls_in_sql else super().latencies(plan, run_id, shares)
 
     def check(self, sql: str) -> None:
@@ -352,23 +352,23 @@ class WarehouseBackend(StatementBackend):
     # The calls of the model ------------------------------------------------------------------------------------------
 
     def next_range(self, call: Step, after: str, most: int) -> RequestRange | None:
-        """Give the next ``most`` pending requests after a hash; None where there are none."""
+        """Return the next ``most`` pending requests after a hash; None where there are none."""
         query = queries.upper_bound(after, most)
         last, count, size = self.connection.rows(call.relations.line(query))[0]
         return None if last is None else RequestRange(after, str(last), int(count), int(size or 0))
 
     def answers_of(self, call: Step, asked: RequestRange, most: int) -> list[RangeAnswer]:
-        """Give some answers to the requests of a range."""
+        """Return some answers to the requests of a range."""
         query = queries.pending_answers(asked.after, asked.upto, self._since(), most)
         return [RangeAnswer(*row) for row in self.connection.rows(call.relations.line(query))]
 
     def pending_request(self, call: Step, request_hash: str) -> Request:
-        """Give a pending request."""
+        """Return a pending request."""
         query = queries.pending_requests(call, [request_hash])
         return Request(*self.connection.rows(call.relations.line(query))[0])
 
     def asked_so_far(self, plan: Plan, run_id: str) -> AskedSoFar:
-        """Give what a run has asked until now."""
+        """Return what a run has asked until now."""
         found = self.rows(plan, queries.asked_so_far(run_id, self._since()))[0]
         return AskedSoFar(*(int(value or 0) for value in found))
 
@@ -383,7 +383,7 @@ class WarehouseBackend(StatementBackend):
         )
 
     def unanswered(self, call: Step, asked: RequestRange) -> int:
-        """Give how many requests of a range have no answer."""
+        """Return how many requests of a range have no answer."""
         query = queries.unanswered(asked.after, asked.upto, self._since())
         return int(self.connection.rows(call.relations.line(query))[0][0])
 

@@ -28,7 +28,7 @@ PARTS = 6
 
 
 def rendered(enrichment: Enrichment, engine: str, plan: Plan, text: str, alias: str = "") -> dict[str, str]:
-    """Give each macro of an engine as Jinja renders it, for a model's alias."""
+    """Return each macro of an engine as Jinja renders it, for a model's alias."""
     package = SimpleNamespace(
         made_for=lambda *_: "",
         constant=lambda call, _: f"sqlenrich_constant({call})",

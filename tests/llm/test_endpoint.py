@@ -44,7 +44,7 @@ def post(
 
 
 def status(url: str, prompt: str, **fields: Any) -> int:
-    """Give the status of an answer, 0 where no whole one comes."""
+    """Return the status of an answer, 0 where no whole one comes."""
     try:
         return post(url, prompt, 0.3, **fields)[0].status
     except (OSError, HTTPException):

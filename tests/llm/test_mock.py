@@ -34,7 +34,7 @@ def props(**properties: object) -> dict[str, Any]:
 
 
 def mock(schema: dict[str, Any], **options: Any) -> MockModel:
-    """Give the model of a schema as written, from its plain form."""
+    """Return the model of a schema as written, from its plain form."""
     plain, problems = normalise(schema, columns=False)
     assert not problems
     return MockModel(plain, **options)
@@ -381,7 +381,7 @@ SIMPLE = props(intent={"type": "string", "enum": ["a", "b"]}, urgency={"type": "
 
 
 def kind_of(made: Answer) -> str:
-    """Give the kind of an answer, from the answer alone."""
+    """Return the kind of an answer, from the answer alone."""
     if made.call_error is not None:
         assert made.call_error.startswith("mock: HTTP 500")
         assert (made.response, made.retryable, made.finish_reason) == (None, True, None)

@@ -144,7 +144,7 @@ Endpoint = FixedWindow | FillsUp | Sliding
 
 
 def stream(endpoint: Endpoint, seconds: float, *, latency_s: float, width: int = 256) -> tuple[int, int, float]:
-    """Give the answers, the refusals, and the most answers of any second after the first."""
+    """Return the answers, the refusals, and the most answers of any second after the first."""
     bucket, ends, sent = QuotaBucket(), list[tuple[float, int, bool, Quota]](), 0
     now, answers, refused, wake = 0.0, 0, 0, -1.0
     by_second: dict[int, int] = {}

@@ -8,7 +8,7 @@ from sqlenrich.llm.throttle.token_bucket import SHARE, TokenBucket, seconds_for
 
 
 def sent(per_minute: float, units: float, seconds: float) -> list[float]:
-    """Give the times at which requests of so many units go, each as soon as it may."""
+    """Return the times at which requests of so many units go, each as soon as it may."""
     bucket, now = TokenBucket(per_minute, 0.0), 0.0
     times: list[float] = []
     while True:

@@ -45,7 +45,7 @@ def joined(runs: Sequence[Run]) -> Run:
 
 
 def score(windows: Sequence[Run], field: str) -> Scored | None:
-    """Give the score of a field; None where one side has no rows."""
+    """Return the score of a field; None where one side has no rows."""
     new, *old = [window.get(field, {}) for window in windows]
     old = [counts for counts in old if sum(counts.values())]
     n0, sizes = sum(new.values()), [sum(counts.values()) for counts in old]
@@ -76,7 +76,7 @@ def score(windows: Sequence[Run], field: str) -> Scored | None:
 
 
 def paulson(ratio: float, above: float, below: float) -> float:
-    """Give Paulson's normal score of an F."""
+    """Return Paulson's normal score of an F."""
     if ratio == 0:
         return 0.0
     a, b = 2 / (9 * above), 2 / (9 * below)
@@ -85,7 +85,7 @@ def paulson(ratio: float, above: float, below: float) -> float:
 
 
 def random_runs(numbers: random.Random, most: int = 45) -> list[Run]:
-    """Give at most so many runs of several sizes, the newest first, whose levels vary."""
+    """Return at most so many runs of several sizes, the newest first, whose levels vary."""
     levels = {f"f{i}": [f"v{j}" for j in range(numbers.randint(1, 12))] for i in range(4)}
     weights = {field: [numbers.random() ** 3 + 0.001 for _ in names] for field, names in levels.items()}
     runs: list[Run] = []

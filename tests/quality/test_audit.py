@@ -255,7 +255,7 @@ def test_it_works_when_the_prompt_file_has_changed(audited: AuditedRuns, tmp_pat
 
 @pytest.fixture
 def mocked(tmp_path: Path) -> Path:
-    """Give the database of a small run of the mock model."""
+    """Return the database of a small run of the mock model."""
     data = write_csv(tmp_path / "in.csv", [(i, f"text {i}") for i in range(9)])
     assert run(write_prompt(tmp_path), data, tmp_path / "out.duckdb").status == 0
     return tmp_path / "out.duckdb"

@@ -31,7 +31,7 @@ MOMENTS = 20
 
 
 def secret(row: int) -> str:
-    """Give the text of a row, which no other text holds; rows 50 to 59 have the texts of 40 to 49."""
+    """Return the text of a row, which no other text holds; rows 50 to 59 have the texts of 40 to 49."""
     return f"secret{row if row < 50 else row - 10:03}text"
 
 
@@ -42,7 +42,7 @@ def answer(prompt: str) -> str:
 
 @pytest.fixture
 def done(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """Give a folder with a run without compression, and the files that it wrote."""
+    """Return a folder with a run without compression, and the files that it wrote."""
     plain = partial(Policy, compression="uncompressed")
     monkeypatch.setattr(sqlenrich.store.duckdb.backend, "Policy", plain)
     monkeypatch.setattr(sqlenrich.quality.forget.forgetting, "Policy", plain)
@@ -68,12 +68,12 @@ def audit(folder: Path) -> Result:
 
 
 def content(path: Path) -> dict[str, list[tuple[Any, ...]]]:
-    """Give the rows of each table in their order."""
+    """Return the rows of each table in their order."""
     return {table: rows(path, f"FROM {table}") for table in TABLES}
 
 
 def holding(folder: Path, text: str) -> set[str]:
-    """Give the files in which a text stands."""
+    """Return the files in which a text stands."""
     found = {path.name for path in folder.rglob("*") if path.is_file() and text.encode() in path.read_bytes()}
     with duckdb.connect() as db:
         for path in folder.glob("*.parquet"):
@@ -120,7 +120,7 @@ def test_no_byte_of_a_forgotten_text_stays(done: Path, arguments: tuple[str, ...
 
 @pytest.fixture
 def measured(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """Give a folder with two runs of a prompt whose texts are counted, evaluated and reviewed; nothing is compressed.
+    """Return a folder with two runs of a prompt whose texts are counted, evaluated and reviewed; nothing is compressed.
 
     The second version of the prompt has other hashes and other answers; those of the first are repaired. Row 9 has the
     answer of row 8.

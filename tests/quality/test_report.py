@@ -62,7 +62,7 @@ def report(output: Path, header: str = "") -> se.QualityReport:
 
 
 def tile(found: se.QualityReport, word: str) -> tuple[str, str, str]:
-    """Give the status, the figure and the command of the tile whose question has a word."""
+    """Return the status, the figure and the command of the tile whose question has a word."""
     one = next(one for one in found.tiles if word in one.question)
     return one.status, one.figure, one.command.replace(str(Path(found.output).parent) + "/", "")
 
@@ -329,7 +329,7 @@ def full_page(folder: Path, texts: Sequence[str], *options: str) -> Path:
 
 
 def hostile(text: str) -> str:
-    """Give a text that any parser of YAML and templates keeps as it is."""
+    """Return a text that any parser of YAML and templates keeps as it is."""
     return "".join(char if char.isprintable() else f"[{ord(char):x}]" for char in text)
 
 

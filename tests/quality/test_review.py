@@ -32,7 +32,7 @@ def reviewed(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path, Path
 
 
 def requests_of(prompt: Path, output: Path, folder: Path, *options: object) -> list[str]:
-    """Give the requests of a sheet, in its order."""
+    """Return the requests of a sheet, in its order."""
     sheet = folder / "sample.csv"
     sheet.unlink(missing_ok=True)
     result = call("review", prompt, "--output", output, "--sheet", sheet, *options)
@@ -89,7 +89,7 @@ def test_the_rows_of_one_run(tmp_path: Path) -> None:
 
 
 def page_data(path: Path) -> dict[str, Any]:
-    """Give what an HTML sheet holds."""
+    """Return what an HTML sheet holds."""
     return dict(json.loads(Page.read(path).text_of("data")))
 
 
@@ -385,7 +385,7 @@ def test_what_is_wrong_in_a_file(ten: tuple[Path, Path, Path], tmp_path: Path) -
 
 
 def saved(output: Path, **changes: object) -> dict[str, Any]:
-    """Give what a page saves, with one verdict."""
+    """Return what a page saves, with one verdict."""
     ledger = rows(output, "SELECT run_id FROM _sqlenrich_runs")[0][0]
     request = rows(output, "SELECT _request_hash FROM intent LIMIT 1")[0][0]
     verdict = {"request": request, "answer": "x", "field": "label", "verdict": "right"}

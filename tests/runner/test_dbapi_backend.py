@@ -35,7 +35,7 @@ def database(tmp_path: Path) -> Iterator[duckdb.DuckDBPyConnection]:
 
 
 def tables(db: duckdb.DuckDBPyConnection, schema: str) -> list[list[tuple[Any, ...]]]:
-    """Give the rows of the result tables, less run ids and times."""
+    """Return the rows of the result tables, less run ids and times."""
     names = ("intent_prompts", "intent_checked", "intent", "intent_quarantine")
     found = [
         db.execute(f"SELECT COLUMNS(lambda c: c <> '_asked_at') FROM {schema}.{name} ORDER BY ALL").fetchall()

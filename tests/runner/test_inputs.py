@@ -41,7 +41,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def read(given: Any, encoding: str | None = None) -> list[tuple[int, Any, Any]]:
-    """Give the rows of an input with their numbers, the id as an integer."""
+    """Return the rows of an input with their numbers, the id as an integer."""
     with Database(Path("o.duckdb")) as db:
         assert list(open_source(db, input_of(given, encoding), None, None, number_rows=True)) == ["_row", "id", "body"]
         return [(row, int(key), body) for row, key, body in db.reading(f"FROM {SOURCE}")]

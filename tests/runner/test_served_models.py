@@ -30,7 +30,7 @@ def always(name: str | None, fingerprint: str | None = None) -> Serve:
 def output_of(
     folder: Path, serve: Serve | None, header: str = "", *, rows: int = ROWS, tells_cached: bool = True
 ) -> tuple[Path, Path, Path, ScriptedEndpoint]:
-    """Give the prompt file, the input, the output and the endpoint of a run."""
+    """Return the prompt file, the input, the output and the endpoint of a run."""
     prompt = write_prompt(folder, f"key: [id]\n{header}")
     data = write_csv(folder / "in.csv", [(i, f"text {i}") for i in range(rows)])
     server = ScriptedEndpoint(content=GOOD, served=serve, tells_cached=tells_cached)

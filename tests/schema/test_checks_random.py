@@ -129,7 +129,7 @@ class OtherValidator:
 
 
 def drawn(places: Iterable[int], seed: int) -> list[Sample]:
-    """Give the schemas with these numbers, each with its answers."""
+    """Return the schemas with these numbers, each with its answers."""
     made = []
     for place in places:
         maker = Maker(f"{seed} {place}")
@@ -163,7 +163,7 @@ class Trial:
                 return
 
     def wrong(self, sample: Sample, codes: Codes, *, count: bool = False) -> tuple[str, str] | None:
-        """Give the first answer with a wrong code, and what is wrong."""
+        """Return the first answer with a wrong code, and what is wrong."""
         if isinstance(codes, Exception):
             return sample.texts[0] or "", f"{type(codes).__name__}: {str(codes)[:300]}"
         reference = reference_codes(sample, detail=self.checker.detail) if self.engine != "python" else codes

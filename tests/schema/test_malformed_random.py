@@ -134,7 +134,7 @@ SHORT = [found for found in ANSWERS.values() if found.text and len(found.text) <
 
 
 def results(engine: str, texts: Sequence[str], repairs: Sequence[str]) -> list[Result]:
-    """Give an engine's result for each text."""
+    """Return an engine's result for each text."""
     rows: list[tuple[Any, ...]] = list(enumerate(texts))
     inner = f"SELECT n, {repaired_in(engine, repairs)} AS response FROM source"
     sql = f"SELECT n, response, {se.check_sql(SCHEMA, engine)} FROM ({inner}) AS repaired"

@@ -25,7 +25,7 @@ START_S = 240.0
 
 
 def session(master: str = "local-cluster[2,2,600]", **conf: str) -> Any:
-    """Give as much of a session as the fleet reads before it starts anything."""
+    """Return as much of a session as the fleet reads before it starts anything."""
     conf = {"spark.driver.host": "127.0.0.1", **conf}
     java = SimpleNamespace(statusTracker=lambda: SimpleNamespace(getExecutorInfos=lambda: range(3)))
     context = SimpleNamespace(
@@ -75,7 +75,7 @@ class TestLocal:
         return VLLMFleet(spark_session(), model, **arguments)
 
     def in_a_task(self, urls: Sequence[str]) -> tuple[str, int]:
-        """Give the first URL of an endpoint in a task, and the room of one of the executor's two tasks."""
+        """Return the first URL of an endpoint in a task, and the room of one of the executor's two tasks."""
         from tests.standins.spark import spark_session
 
         def ask(_: Any) -> Iterator[tuple[str, int]]:
@@ -132,7 +132,7 @@ class TestLocal:
 
 
 def page_block() -> str:
-    """Give the first Python block of the page."""
+    """Return the first Python block of the page."""
     return (ROOT / "docs/vllm.md").read_text(encoding="utf-8").partition("```python\n")[2].partition("```")[0]
 
 
@@ -158,7 +158,7 @@ class Driver:
         )
 
     def ask(self) -> dict[str, Any]:
-        """Give what the driver knows of its servers."""
+        """Return what the driver knows of its servers."""
         assert self.process.stdin is not None
         assert self.process.stdout is not None
         self.process.stdin.write("\n")

@@ -233,7 +233,7 @@ def test_problems(tmp_path: Path, text: str, problems: list[str]) -> None:
 
 
 def told(error: Exception, file: Path) -> list[str]:
-    """Give the problems of a file, each of which names it."""
+    """Return the problems of a file, each of which names it."""
     lines = str(error).splitlines()
     assert all(line.startswith(f"{file}: ") for line in lines)
     return [line.removeprefix(f"{file}: ") for line in lines]

@@ -125,7 +125,7 @@ def spark_session() -> SparkSession:
 
 @contextlib.contextmanager
 def settings(values: Mapping[str, str]) -> Iterator[None]:
-    """Give the session other settings for a while."""
+    """Return the session other settings for a while."""
     conf = spark_session().conf
     before = {name: conf.get(name, None) for name in values}
     for name, value in values.items():

@@ -129,7 +129,7 @@ class Browser:
             self._loop.run_until_complete(self._receive())
 
     def value(self, expression: str) -> Any:
-        """Give the value of a JavaScript expression. The page's policy does not apply to it."""
+        """Return the value of a JavaScript expression. The page's policy does not apply to it."""
         answer = self.call("Runtime.evaluate", expression=expression, returnByValue=True, awaitPromise=True)
         assert "exceptionDetails" not in answer, answer["exceptionDetails"]
         return answer["result"].get("value")

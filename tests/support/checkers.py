@@ -45,7 +45,7 @@ Codes: TypeAlias = "list[str | None] | Exception"
 
 
 def reference_codes(sample: Sample, *, detail: bool = False) -> Codes:
-    """Give what :func:`sqlenrich.check_response` gives for each answer; the schema is read once.
+    """Return what :func:`sqlenrich.check_response` gives for each answer; the schema is read once.
 
     With ``detail`` a space and the text for people follow the code.
     """
@@ -58,7 +58,7 @@ def reference_codes(sample: Sample, *, detail: bool = False) -> Codes:
 
 
 def verdict_sql(schema: Any, engine: str, *, assert_format: bool = False) -> str:
-    """Give the SQL of an answer's code and detail as the step ``checked`` has it, its columns written in place."""
+    """Return the SQL of an answer's code and detail as the step ``checked`` has it, its columns written in place."""
     target = get_engine(engine)
     plain, problems = normalise(schema, "schema", columns=False, assert_format=assert_format)
     if problems:
@@ -84,7 +84,7 @@ class Checker:
         self.engine, self.run, self.detail = engine, run, detail
 
     def __call__(self, samples: Sequence[Sample]) -> list[Codes]:
-        """Give the codes of each sample."""
+        """Return the codes of each sample."""
         if self.run is None:
             return [reference_codes(sample, detail=self.detail) for sample in samples]
         sql_of = verdict_sql if self.detail else se.check_sql
@@ -106,7 +106,7 @@ class Checker:
         return found
 
     def query(self, sqls: Sequence[str], samples: Sequence[Sample]) -> list[Codes]:
-        """Give the codes of several samples by one query. A query that fails is split, to find what fails."""
+        """Return the codes of several samples by one query. A query that fails is split, to find what fails."""
         if not sqls or self.run is None:
             return []
         arms = " ".join(f"WHEN {place} THEN {sql}" for place, sql in enumerate(sqls))
@@ -123,7 +123,7 @@ class Checker:
 
 @contextmanager
 def checker_of(engine: str, *, detail: bool = False) -> Iterator[Checker]:
-    """Give the checker of a name of :data:`ENGINES`; with ``detail`` of codes with their texts for people."""
+    """Return the checker of a name of :data:`ENGINES`; with ``detail`` of codes with their texts for people."""
     if engine == "python":
         yield Checker(engine, None, detail=detail)
     else:

@@ -44,7 +44,7 @@ class Dbt2:
         self.env = {**os.environ, **settings, "SQLENRICH_DUCKDB": "app.duckdb"}
 
     def __call__(self, *arguments: str, **variables: object) -> tuple[int, str]:
-        """Give the exit status and the output of a command."""
+        """Return the exit status and the output of a command."""
         given = json.dumps({"sqlenrich_mock_sql": True, **variables})
         done = subprocess.run(
             [self.command, *arguments, "--vars", given],
@@ -58,7 +58,7 @@ class Dbt2:
         return done.returncode, done.stdout + done.stderr
 
     def answers(self) -> int:
-        """Give the number of stored answers."""
+        """Return the number of stored answers."""
         return int(self.project.value("SELECT count(*) FROM main.tickets_responses"))
 
 

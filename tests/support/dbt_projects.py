@@ -72,7 +72,7 @@ class DbtProject:
             return database.execute(sql).fetchall()
 
     def value(self, sql: str) -> Any:
-        """Give the one value of a query."""
+        """Return the one value of a query."""
         ((value,),) = self.rows(sql)
         return value
 
@@ -129,7 +129,7 @@ def copy_consumer(folder: Path, plugins: Mapping[str, Mapping[str, object]] | No
 
 
 def dbt_command(arguments: Sequence[str]) -> tuple[list[str], dict[str, str]]:
-    """Give the command line and the environment of dbt as a process of its own."""
+    """Return the command line and the environment of dbt as a process of its own."""
     import sys
 
     path = os.pathsep.join(filter(None, [str(ROOT), os.environ.get("PYTHONPATH", "")]))

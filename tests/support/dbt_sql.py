@@ -45,18 +45,18 @@ HOSTILE = {name: text for name, text in TEXTS.items() if len(text) < 1000} | {
 
 
 def same_layout(sql: str) -> str:
-    """Give SQL without spaces and line breaks: where they are depends on the length of names."""
+    """Return SQL without spaces and line breaks: where they are depends on the length of names."""
     return re.sub("[ \n]+", "", sql)
 
 
 def judged_rows(sql: str) -> str:
-    """Give the query of ``checked`` inside that of ``NAME_checked``, which leaves out texts that no one reads."""
+    """Return the query of ``checked`` inside that of ``NAME_checked``, which leaves out texts that no one reads."""
     before, _, rest = sql.partition(f", {JUDGED} AS (")
     return before + rest[: rest.rindex(")")]
 
 
 def differences(target: Path, engine: str, enrichments: Iterable[Enrichment]) -> list[str]:
-    """Give the models whose compiled SQL is not that of the enrichment's plan."""
+    """Return the models whose compiled SQL is not that of the enrichment's plan."""
     found = []
     for enrichment in enrichments:
         place = PLACES[engine]

@@ -184,7 +184,7 @@ class ScriptedEndpoint:
         return ""
 
     def cost(self, prompt: str, body: dict[str, Any]) -> int:
-        """Give the tokens of a request as the limits count them."""
+        """Return the tokens of a request as the limits count them."""
         if "input" in body:
             return sum(map(tokens, body["input"]))
         limit = body.get("max_tokens") or body.get("max_completion_tokens")
@@ -192,7 +192,7 @@ class ScriptedEndpoint:
         return tokens(prompt) + answer
 
     def completion(self, body: dict[str, Any], fault: str) -> bytes:
-        """Give the body of a good answer, or of one whose message is odd."""
+        """Return the body of a good answer, or of one whose message is odd."""
         if "input" in body:
             return embedded(body, self.vector, self.dimensions, tokens)
         prompt = prompt_of(body)
@@ -228,7 +228,7 @@ class ScriptedEndpoint:
             return json.dumps(answer).encode()
 
     def text(self, prompt: str, body: dict[str, Any]) -> str:
-        """Give the answer's text."""
+        """Return the answer's text."""
         if isinstance(self.content, str):
             return self.content
         if callable(self.content):
@@ -244,7 +244,7 @@ class ScriptedEndpoint:
         return self._text[1]
 
     def _cached(self, prompt: str, count: int) -> int:
-        """Give how many tokens a cache of the last prompt spares: whole blocks, and never all of them."""
+        """Return how many tokens a cache of the last prompt spares: whole blocks, and never all of them."""
         mine, last = utf8(prompt), self._last_prompt
         self._last_prompt = mine
         step = CACHE_BLOCK * BYTES_A_TOKEN
@@ -258,7 +258,7 @@ class ScriptedEndpoint:
         return min(low, (count - 1) // CACHE_BLOCK) * CACHE_BLOCK
 
     def page(self, seen: Seen) -> bytes:
-        """Give what is asked for beside completions; the models for whatever has no page."""
+        """Return what is asked for beside completions; the models for whatever has no page."""
         name = seen.path.partition("?")[0].rpartition("/")[2]
         if name == "stats":
             return orjson.dumps({**self.tally.stats(), "busy_peak": self.busy_peak, "connections": self.connections})
@@ -284,7 +284,7 @@ class ScriptedEndpoint:
 
 
 def tokens(text: str) -> int:
-    """Give how many tokens a text has: one, and one more for each four bytes."""
+    """Return how many tokens a text has: one, and one more for each four bytes."""
     return (len(text) if text.isascii() else len(utf8(text))) // BYTES_A_TOKEN + 1
 
 

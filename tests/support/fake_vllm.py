@@ -39,7 +39,7 @@ class State:
         return (self.folder / fault).exists()
 
     def metrics(self) -> str:
-        """Give the page of vLLM 0.32, as far as the fleet reads it."""
+        """Return the page of vLLM 0.32, as far as the fleet reads it."""
         label = '{engine="0",model_name="fake model"}'
         lines = {
             "num_requests_running": self.running,
@@ -69,7 +69,7 @@ def engine() -> list[int]:
 
 
 def handler(state: State, key: str, info: dict[str, Any]) -> type[BaseHTTPRequestHandler]:
-    """Give the pages."""
+    """Return the pages."""
 
     class Pages(BaseHTTPRequestHandler):
         def log_message(self, format: str, *args: object) -> None:

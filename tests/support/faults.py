@@ -6,7 +6,7 @@ import json
 
 
 def error(message: str, kind: str = "", param: str | None = None, code: str | None = None) -> bytes:
-    """Give an error body as OpenAI and vLLM write it."""
+    """Return an error body as OpenAI and vLLM write it."""
     return json.dumps({"error": {"message": message, "type": kind, "param": param, "code": code}}).encode()
 
 
@@ -57,7 +57,7 @@ FAULTS = (*STATUS_FAULTS, *WIRE_FAULTS, *ODD_CONTENT, *STOPPED, "huge", "refusal
 
 
 def checked(name: str) -> str:
-    """Give a fault's name as it is. Raises ValueError for an unknown one."""
+    """Return a fault's name as it is. Raises ValueError for an unknown one."""
     if name and name not in FAULTS:
         raise ValueError(f"unknown fault {name}: known are {', '.join(FAULTS)}")
     return name

@@ -39,7 +39,7 @@ class Page(HTMLParser):
         return page
 
     def text_of(self, id: str) -> str:
-        """Give the text of the element with an id."""
+        """Return the text of the element with an id."""
         return self.texts[id]
 
     def check_policy(self) -> None:

@@ -213,6 +213,6 @@ _PARTS: dict[str, Callable[[Connection, Seen, bytes], None]] = {
 
 
 def _header(lines: bytes, name: bytes) -> bytes:
-    """Give a header's value, b"" where it is not there. ``lines`` begins with a line's end."""
+    """Return a header's value, b"" where it is not there. ``lines`` begins with a line's end."""
     at = lines.lower().find(b"\r\n" + name + b":")
     return b"" if at < 0 else lines[at + len(name) + 3 :].partition(b"\r\n")[0].strip()

@@ -66,7 +66,7 @@ class KeptServer:
         return found
 
     def processes(self, server: ServerStatus) -> dict[str, int]:
-        """Give the processes that a fault may hit. The engine is what vLLM names so, else the server's first child."""
+        """Return the processes that a fault may hit. The engine is what vLLM names so, else the first child."""
         assert server.pid is not None
         keeper = parent_of(server.pid)
         assert keeper is not None

@@ -69,7 +69,7 @@ def make_input(folder: Path, count: int) -> Path:
 
 
 def command(folder: Path, data: Path, output: Path, url: str) -> tuple[Any, ...]:
-    """Give the command of a run of ``intent.prompt``."""
+    """Return the command of a run of ``intent.prompt``."""
     options = ("--model", "mock", "--json", "--concurrency", CONCURRENCY)
     return ("run", folder / "intent.prompt", "--input", data, "--output", output, "--endpoint", url, *options)
 
@@ -103,7 +103,7 @@ def undisturbed(folder: Path, data: Path) -> Calm:
 
 
 def phases(kills: int, chance: random.Random) -> list[str]:
-    """Give the phase of each kill: a fifth at the start, a fifth at the end, and at least one of each of the three."""
+    """Return the phase of each kill: a fifth at the start, a fifth at the end, and at least one of each."""
     edge = max(kills // 5, 1 if kills >= len(PHASES) else 0)
     early = ["start"] * edge + ["ask"] * (kills - 2 * edge)
     chance.shuffle(early)
@@ -111,7 +111,7 @@ def phases(kills: int, chance: random.Random) -> list[str]:
 
 
 def stored(output: Path, calm: Calm) -> set[str]:
-    """Give the prompts whose answers are in the database of a killed run. Reads a copy."""
+    """Return the prompts whose answers are in the database of a killed run. Reads a copy."""
     with TemporaryDirectory() as name:
         for file in output.parent.glob(f"{output.name}*"):
             shutil.copy(file, name)
@@ -127,7 +127,7 @@ def stored(output: Path, calm: Calm) -> set[str]:
 
 
 def moments(phase: str, program: Program, calm: Calm, after: int, pause_s: float) -> Iterator[bool]:
-    """Give False repeatedly until the moment of the kill, then True."""
+    """Return False repeatedly until the moment of the kill, then True."""
     began = time.monotonic()
     if phase == "ask":
         while program.stats()["requests"] < after:

@@ -78,7 +78,7 @@ class Window:
         raise AssertionError("a request that fits an empty window fits once all others left it")
 
     def told(self, now: float, style: str) -> str:
-        """Give the header lines that tell how much is left, in a vendor's style."""
+        """Return the header lines that tell how much is left, in a vendor's style."""
         whole_s, more_s = (
             (at + self.window_s - now for at in (self.taken[-1][0], self.taken[0][0])) if self.taken else (0.0, 0.0)
         )
@@ -88,7 +88,7 @@ class Window:
         )
 
     def refusal(self, wait: float) -> tuple[int, str, bytes]:
-        """Give the answer to a request that must wait: its status, header lines and body, as OpenAI writes them."""
+        """Return the answer to a request that must wait: its status, header lines and body, as OpenAI writes them."""
         if math.isinf(wait):
             return 429, "", error(f"Request too large: Limit {self.tpm} tokens", "tokens", code="rate_limit_exceeded")
         text = f"Rate limit reached. Please try again in {wait:.3f}s."

@@ -37,7 +37,7 @@ ENUMS = {"enum": st.lists(VALUES, min_size=1, max_size=3)}
 
 
 def deeper(inner: st.SearchStrategy[dict[str, Any]]) -> st.SearchStrategy[dict[str, Any]]:
-    """Give schemas that hold schemas."""
+    """Return schemas that hold schemas."""
     several = st.lists(inner, min_size=1, max_size=3)
     named = st.dictionaries(NAMES, inner, max_size=3)
     applicators: dict[str, st.SearchStrategy[Any]] = {
@@ -65,7 +65,7 @@ def deeper(inner: st.SearchStrategy[dict[str, Any]]) -> st.SearchStrategy[dict[s
 
 
 def schemas_of(keywords: dict[str, st.SearchStrategy[Any]]) -> st.SearchStrategy[dict[str, Any]]:
-    """Give schemas of a few of these keywords, most of them with a type."""
+    """Return schemas of a few of these keywords, most of them with a type."""
     few = st.lists(st.sampled_from(sorted(keywords)), max_size=4, unique=True)
     body = few.flatmap(lambda names: st.fixed_dictionaries({name: keywords[name] for name in names}))
     kinds = st.lists(KINDS, min_size=1, max_size=2, unique=True)

@@ -75,7 +75,7 @@ class Process:
         self._process.wait(STOP_S)
 
     def get(self, page: str, body: Any = None) -> Any:
-        """Give the JSON that a page answers over plain HTTP, POST where there is a body."""
+        """Return the JSON that a page answers over plain HTTP, POST where there is a body."""
         connection = HTTPConnection("127.0.0.1", self.port, timeout=30)
         try:
             connection.request("GET" if body is None else "POST", page, None if body is None else json.dumps(body))

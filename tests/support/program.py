@@ -49,14 +49,14 @@ class Program:
         self._process.stdout.close()
 
     def get(self, page: str, body: Any = None) -> Any:
-        """Give what a page answers, POST where there is a body."""
+        """Return what a page answers, POST where there is a body."""
         sent = None if body is None else json.dumps(body)
         self._connection.request("GET" if body is None else "POST", page, sent)
         raw = self._connection.getresponse().read()
         return json.loads(raw) if raw else None
 
     def stats(self) -> dict[str, Any]:
-        """Give the counts."""
+        """Return the counts."""
         return dict(self.get("/stats"))
 
     def reset(self) -> None:
@@ -73,7 +73,7 @@ class Program:
         return stats
 
     def lines(self) -> list[dict[str, Any]]:
-        """Give the lines of the log that were not given before."""
+        """Return the lines of the log that were not given before."""
         if self._process.poll() is None:
             self.stats()
         with self.log.open("rb") as file:

@@ -31,12 +31,12 @@ class PromptTable:
         return se.prompt_sql(template, engine, columns=self.columns, vars=self.vars)
 
     def by_sql(self, template: str) -> list[str | None]:
-        """Give the text of each row by the template's SQL."""
+        """Return the text of each row by the template's SQL."""
         found = self.connection.execute(f"SELECT ({self.sql(template)}) FROM source ORDER BY _number").fetchall()
         return [text for (text,) in found]
 
     def by_jinja(self, template: str) -> list[str | None]:
-        """Give the text of each row by Jinja, None where the template fails for the row."""
+        """Return the text of each row by Jinja, None where the template fails for the row."""
         return [self._rendered(template, row) for row in self.rows]
 
     def _rendered(self, template: str, row: Row) -> str | None:

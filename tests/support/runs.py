@@ -135,13 +135,13 @@ def opened(path: Path) -> Iterator[duckdb.DuckDBPyConnection]:
 
 
 def rows(path: Path, sql: str) -> list[tuple[Any, ...]]:
-    """Give the rows of a query on an output database."""
+    """Return the rows of a query on an output database."""
     with opened(path) as db:
         return db.execute(sql).fetchall()
 
 
 def names(path: Path, table: str) -> list[str]:
-    """Give the columns of a table."""
+    """Return the columns of a table."""
     return [str(row[0]) for row in rows(path, f'DESCRIBE "{table}"')]
 
 

@@ -59,7 +59,7 @@ class Group:
 
 
 def schemas(schema: Any) -> Iterator[Mapping[str, Any]]:
-    """Give every schema in a schema, itself included; values of enum and const are no schemas."""
+    """Return every schema in a schema, itself included; values of enum and const are no schemas."""
     if isinstance(schema, Mapping):
         yield schema
         for keyword, value in schema.items():
@@ -74,7 +74,7 @@ def schemas(schema: Any) -> Iterator[Mapping[str, Any]]:
 
 
 def left_out(schema: Any) -> str | None:
-    """Give the keyword for which a schema is left out, or None."""
+    """Return the keyword for which a schema is left out, or None."""
     for one in schemas(schema):
         for keyword in FOREIGN:
             if isinstance(one.get(keyword), str if keyword.startswith("$") else bool | Mapping):
@@ -85,7 +85,7 @@ def left_out(schema: Any) -> str | None:
 
 
 def moved(schema: Any, *, names: bool = False) -> Any:
-    """Give a schema with its references to the root changed to the property ``value``."""
+    """Return a schema with its references to the root changed to the property ``value``."""
     if isinstance(schema, list):
         return [moved(child) for child in schema]
     if not isinstance(schema, Mapping):
@@ -108,7 +108,7 @@ def wrapped(schema: Any) -> dict[str, Any]:
 
 @cache
 def suite() -> tuple[tuple[Group, ...], Counter[str]]:
-    """Give the groups of the suite that are used, and the number of cases left out by keyword."""
+    """Return the groups of the suite that are used, and the number of cases left out by keyword."""
     groups, counts = [], Counter[str]()
     for file in sorted(FOLDER.glob("*.json")):
         for entry in json.loads(file.read_text(encoding="utf-8")):
@@ -124,7 +124,7 @@ def suite() -> tuple[tuple[Group, ...], Counter[str]]:
 
 
 def asserted() -> list[Group]:
-    """Give the groups of format.json with formats asserted: a case that "is only an annotation" is invalid then."""
+    """Return the groups of format.json with formats asserted: a case that "is only an annotation" is invalid then."""
     return [
         replace(
             group,
@@ -297,7 +297,7 @@ def main(engines: tuple[str, ...], keywords: tuple[str, ...], as_markdown: bool,
 
 
 def renamed(made: Sequence[tuple[Group, Tally]]) -> list[tuple[Group, Tally]]:
-    """Give the groups of asserted formats under another name."""
+    """Return the groups of asserted formats under another name."""
     return [(replace(group, keyword="format, asserted"), one) for group, one in made]
 
 

@@ -15,7 +15,7 @@ REFUSED = 429
 
 
 def load(raw: bytes) -> Any:
-    """Give the value of a JSON text, lone surrogates allowed. Raises ValueError."""
+    """Return the value of a JSON text, lone surrogates allowed. Raises ValueError."""
     try:
         return orjson.loads(raw)
     except orjson.JSONDecodeError:
@@ -23,7 +23,7 @@ def load(raw: bytes) -> Any:
 
 
 def prompt_of(body: Any) -> str:
-    """Give the last message's text, or all texts of a request for vectors.
+    """Return the last message's text, or all texts of a request for vectors.
 
     Raises LookupError or TypeError where there is none.
     """
@@ -34,7 +34,7 @@ def prompt_of(body: Any) -> str:
 
 
 def utf8(text: str) -> bytes:
-    """Give the bytes of a text, lone surrogates too."""
+    """Return the bytes of a text, lone surrogates too."""
     return text.encode("utf-8", "surrogatepass")
 
 
@@ -121,7 +121,7 @@ class Tally:
             )
 
     def stats(self) -> dict[str, Any]:
-        """Give the counts; the log file holds all of them from here on."""
+        """Return the counts; the log file holds all of them from here on."""
         self.flush()
         return {
             "requests": self.requests,
@@ -141,7 +141,7 @@ class Tally:
         }
 
     def seconds(self) -> list[dict[str, int]]:
-        """Give each second with requests: its Unix time, requests accepted and refused, tokens accepted."""
+        """Return each second with requests: its Unix time, requests accepted and refused, tokens accepted."""
         names = ("accepted", "refused", "tokens")
         return [{"at": at, **dict(zip(names, counts, strict=True))} for at, counts in sorted(self.timeline.items())]
 

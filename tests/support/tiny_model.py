@@ -38,7 +38,7 @@ MODEL: dict[str, Any] = {
 
 
 def corpus() -> Iterator[str]:
-    """Give what the tokenizer learns from: always the same."""
+    """Return what the tokenizer learns from: always the same."""
     chance = random.Random(0)
     for number in range(LINES):
         text = " ".join(chance.choice(WORDS) for _ in range(chance.randint(4, 14)))

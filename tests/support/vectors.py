@@ -18,7 +18,7 @@ Vector = Callable[[str, int], Any]
 
 
 def unit_vector(text: str, length: int) -> list[float]:
-    """Give a vector of length 1 that depends on the text alone."""
+    """Return a vector of length 1 that depends on the text alone."""
     drawn = random.Random(text)
     numbers = [drawn.gauss(0, 1) for _ in range(length)]
     whole = math.sqrt(math.fsum(number * number for number in numbers))
@@ -26,7 +26,7 @@ def unit_vector(text: str, length: int) -> list[float]:
 
 
 def embedded(body: Mapping[str, Any], vector: Vector, dimensions: str, count: Callable[[str], int]) -> bytes:
-    """Give the body of a good answer, its vectors in a shuffled order. ``dimensions``: ``obeyed`` or ``ignored``."""
+    """Return the body of a good answer, its vectors in a shuffled order. ``dimensions``: ``obeyed`` or ``ignored``."""
     length = body.get("dimensions", OWN_LENGTH) if dimensions == "obeyed" else OWN_LENGTH
     data = [
         {"object": "embedding", "index": number, "embedding": vector(text, length)}

@@ -24,7 +24,7 @@ GONE_S = 15.0
 
 
 def until(done: Callable[[], Any], seconds: float = GONE_S) -> Any:
-    """Give the first true result of a function; the last one where the time is up."""
+    """Return the first true result of a function; the last one where the time is up."""
     end = time.monotonic() + seconds
     while not (result := done()) and time.monotonic() < end:
         time.sleep(0.02)
@@ -32,13 +32,13 @@ def until(done: Callable[[], Any], seconds: float = GONE_S) -> Any:
 
 
 def family(guard: int | None) -> set[int]:
-    """Give the processes of a server by its guard's id: the guard and all that it started."""
+    """Return the processes of a server by its guard's id: the guard and all that it started."""
     assert guard is not None
     return {guard, *descendants(guard)}
 
 
 def alive(pids: Iterable[int]) -> set[int]:
-    """Give those of some processes that run."""
+    """Return those of some processes that run."""
     return {pid for pid in pids if _runs(pid)}
 
 
@@ -51,7 +51,7 @@ def _runs(pid: int) -> bool:
 
 
 def info(url: str) -> dict[str, Any]:
-    """Give how a fake server was started."""
+    """Return how a fake server was started."""
     with urlopen(url.removesuffix("/v1") + "/info", timeout=5) as answer:
         found: dict[str, Any] = json.load(answer)
     return found

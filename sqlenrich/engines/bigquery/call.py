@@ -153,7 +153,7 @@ READING = reading(ANSWERS, STORED)
 
 
 def response_format(output: OutputSpec) -> ResponseFormat:
-    """Give Gemini's ``response_schema``: an OpenAPI subset with upper-case types."""
+    """Return Gemini's ``response_schema``: an OpenAPI subset with upper-case types."""
     _no_null_items(output.schema)
     part, left_out = vendor_part(output.schema, GEMINI)
     return ResponseFormat(None if part is None else _gemini(part), left_out)
@@ -241,7 +241,7 @@ def asked_over(
     asked: exp.Select,
     settings: Mapping[str, Sql],
 ) -> CallResult:
-    """Give the answers of a function of the schema AI that takes a remote model, a relation and a STRUCT of settings.
+    """Return the answers of a function of the schema AI that takes a remote model, a relation and a STRUCT of settings.
 
     ``raw`` holds the columns that the function adds, whatever they are: none is named here.
     """
@@ -269,7 +269,7 @@ def _function(request: ModelCall) -> str:
 
 
 def _remote_model(name: str) -> exp.Table:
-    """Give the remote model of a name. Raises UnsupportedError for a name that is none, an endpoint's for one."""
+    """Return the remote model of a name. Raises UnsupportedError for a name that is none, an endpoint's for one."""
     try:
         table = exp.to_table(name, dialect="bigquery")
     except SqlglotError:
@@ -292,7 +292,7 @@ def _remote_model(name: str) -> exp.Table:
 
 
 def default_params(model: str, options: Mapping[str, Any]) -> Mapping[str, Any]:
-    """Give the least thinking that a model of Gemini takes: thoughts use up the limit of an answer."""
+    """Return the least thinking that a model of Gemini takes: thoughts use up the limit of an answer."""
     if options.get("schema") is False:
         return {}
     known = (config for pattern, config in THINKING.value if re.search(pattern, model))
@@ -328,7 +328,7 @@ def count_tokens(request: ModelCall) -> Sql:
 
 
 def must_exist(request: ModelCall) -> list[str]:
-    """Give what the script needs beforehand, with the statement that makes it."""
+    """Return what the script needs beforehand, with the statement that makes it."""
     if _function(request) == "AI.GENERATE":
         return [
             f"Needs: access to the Vertex AI endpoint {request.model} (role Vertex AI User), and a dataset in the "

@@ -55,7 +55,7 @@ def embed(pending: Sql, request: ModelCall) -> CallResult:
 
 
 def must_exist(request: ModelCall) -> list[str]:
-    """Give what the script needs beforehand, with the statement that makes it."""
+    """Return what the script needs beforehand, with the statement that makes it."""
     return [
         "Needs a remote model, made once:",
         f"CREATE MODEL `{request.model}` REMOTE WITH CONNECTION DEFAULT",

@@ -42,7 +42,7 @@ def name_problem(name: str) -> str | None:
 
 
 def responses_properties() -> list[exp.Property]:
-    """Give partitions by day, so that old answers may expire, clustered by what a run looks up."""
+    """Return partitions by day, so that old answers may expire, clustered by what a run looks up."""
     asked_at, hash_ = (exp.column(exp.to_identifier(name, quoted=True)) for name in ("asked_at", "request_hash"))
     return [exp.PartitionedByProperty(this=func("DATE", asked_at)), exp.ClusterProperty(expressions=[hash_])]
 

@@ -333,7 +333,7 @@ def _timestamp(text: Sql) -> Sql:
 
 
 def typed_column(value: Sql, kind: Type, depth: int = 0) -> Sql:
-    """Give the typed column of a JSON value that passed its checks."""
+    """Return the typed column of a JSON value that passed its checks."""
     match kind:
         case Coerced():
             return _coerced(value, kind)

@@ -30,7 +30,7 @@ ELEMENT = "element"
 
 
 def type_text(value: Type) -> str:
-    """Give BigQuery's name of a portable type."""
+    """Return BigQuery's name of a portable type."""
     match value:
         case Coerced(read):
             return type_text(read)
@@ -48,17 +48,17 @@ def type_text(value: Type) -> str:
 
 
 def sql_type(value: Type) -> exp.DataType:
-    """Give BigQuery's type of a portable type."""
+    """Return BigQuery's type of a portable type."""
     return exp.DataType.build(type_text(value), dialect="bigquery")
 
 
 def safe_cast(value: Sql, to: str) -> Sql:
-    """Give SAFE_CAST."""
+    """Return SAFE_CAST."""
     return exp.TryCast(this=value, to=exp.DataType.build(to, dialect="bigquery"))
 
 
 def text_of(value: Sql) -> Sql:
-    """Give a value cast to text."""
+    """Return a value cast to text."""
     return exp.Cast(this=value, to=exp.DataType.build("STRING", dialect="bigquery"))
 
 
@@ -209,7 +209,7 @@ def _found(position: Sql) -> Sql:
 
 
 def boxed(value: Sql) -> Sql:
-    """Give an array in a struct: BigQuery has no arrays of arrays."""
+    """Return an array in a struct: BigQuery has no arrays of arrays."""
     return func("STRUCT", exp.alias_(value, ELEMENT, copy=False))
 
 

@@ -43,7 +43,7 @@ COLUMN_NAMES = VendorFact(" ,;{}()\n\t=", "https://docs.databricks.com/aws/en/de
 
 
 def response_format(output: OutputSpec) -> ResponseFormat:
-    """Give the ``json_schema`` envelope, the form that a live workspace takes. It refuses a bare schema and a DDL."""
+    """Return the ``json_schema`` envelope, the form that a live workspace takes. It refuses a bare schema and a DDL."""
     return json_schema_format(output, DATABRICKS)
 
 
@@ -54,7 +54,7 @@ def hashed_model(name: str) -> str:
 
 
 def must_exist(call: ModelCall) -> list[str]:
-    """Give what the script needs beforehand."""
+    """Return what the script needs beforehand."""
     service = re.fullmatch(r"[^.]+\.[^.]+\.[^.]+", call.model)
     catalog, schema = call.model.split(".")[:2] if service else ("", "")
     grants = [f"Needs: the serving endpoint {call.model} and CAN QUERY on it;"]

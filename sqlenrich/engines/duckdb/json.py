@@ -310,7 +310,7 @@ def _coerced(value: Sql, kind: Coerced) -> Sql:
 
 
 def typed_column(value: Sql, kind: Type, depth: int = 0) -> Sql:
-    """Give the typed column of a JSON value that passed its checks."""
+    """Return the typed column of a JSON value that passed its checks."""
     match kind:
         case Coerced():
             return _coerced(value, kind)

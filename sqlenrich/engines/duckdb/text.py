@@ -40,7 +40,7 @@ _TYPES = {
 
 
 def sql_type(value: Type) -> exp.DataType:
-    """Give DuckDB's name of a portable type."""
+    """Return DuckDB's name of a portable type."""
     match value:
         case Coerced(kind):
             return sql_type(kind)

@@ -37,28 +37,28 @@ word ends there."""
 
 
 def joined(*classes: str) -> str:
-    """Give the union of character classes."""
+    """Return the union of character classes."""
     return "[" + "".join(part[1:-1] for part in classes) + "]"
 
 
 def plain(pattern: str) -> str:
-    """Give a pattern with ``\\x{...}`` replaced by the characters, for an engine that has no such escape."""
+    """Return a pattern with ``\\x{...}`` replaced by the characters, for an engine that has no such escape."""
     return re.sub(r"\\x\{([0-9a-f]+)\}", lambda m: chr(int(m[1], 16)), pattern)
 
 
 def guarded(matches: Build, text: Sql, mapped: Sql, *patterns: str) -> Sql:
-    """Give the mapped text, NULL where the text holds a pattern."""
+    """Return the mapped text, NULL where the text holds a pattern."""
     tests = [matches(text.copy(), literal(pattern)) for pattern in patterns]
     return case((any_of(*tests), literal(None)), default=mapped)
 
 
 def upper(matches: Build) -> Build:
-    """Give ``UPPER`` of an engine with the full mappings of Unicode."""
+    """Return ``UPPER`` of an engine with the full mappings of Unicode."""
     return lambda text: guarded(matches, text, func("UPPER", text), NEW_CASE)
 
 
 def lower(matches: Build, contains: Build) -> Build:
-    """Give ``LOWER`` of an engine with the full mappings of Unicode, final sigma included."""
+    """Return ``LOWER`` of an engine with the full mappings of Unicode, final sigma included."""
 
     def build(text: Sql) -> Sql:
         sigma = contains(text.copy(), literal("Σ")).and_(matches(text.copy(), literal(NEW_BESIDE_SIGMA)))

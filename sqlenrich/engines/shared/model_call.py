@@ -12,7 +12,7 @@ from sqlenrich.core.turn import ROW_SYSTEM, text_after_system, text_before
 
 
 def request_text(call: ModelCall, text: TextFunctions) -> Sql:
-    """Give the text that is sent: the turns, the prompt, and the hint. No vendor's function takes turns for itself."""
+    """Return the text that is sent: the turns, the prompt, and the hint. No vendor's function takes turns itself."""
     before = text_before(call.turns)
     parts: list[Sql] = [exp.column("prompt")]
     if ROW_SYSTEM in call.turns:
@@ -25,7 +25,7 @@ def request_text(call: ModelCall, text: TextFunctions) -> Sql:
 
 
 def _with_own_system(call: ModelCall, text: TextFunctions) -> Sql:
-    """Give the row's own system message, the examples and the prompt; only the last two for an empty message."""
+    """Return the row's own system message, the examples and the prompt; only the last two for an empty message."""
     prompt, before = exp.column("prompt"), text_before(call.turns)
     end = text.text_index(prompt.copy(), record_separator())
     system = text.substr(prompt.copy(), literal(1), end)
@@ -49,7 +49,7 @@ def check_length(engine: str, request: ModelCall, length: int | None) -> None:
 
 
 def select_carried(pending: Sql, call: ModelCall, value: Sql, name: str) -> exp.Select:
-    """Give a SELECT of the carried columns and of one value for each pending row."""
+    """Return a SELECT of the carried columns and of one value for each pending row."""
     carried = map(exp.column, call.carried)
     same = isinstance(value, exp.Column) and value.name == name
     named = value if same else exp.alias_(value, name, copy=False)

@@ -12,24 +12,24 @@ from sqlenrich.core.types import Decimal
 
 
 def plain_decimal(value: str, _: Decimal) -> Sql:
-    """Give a decimal constant for an engine that reads ``1.10`` as a decimal."""
+    """Return a decimal constant for an engine that reads ``1.10`` as a decimal."""
     number = exp.Literal.number(value.removeprefix("-"))
     return exp.Neg(this=number) if value.startswith("-") else number
 
 
 def double_function(operator: type[exp.Binary]) -> Binary:
-    """Give a builder of an operation on two doubles."""
+    """Return a builder of an operation on two doubles."""
     return lambda a, b: operator(this=wrapped(a), expression=wrapped(b))
 
 
 def double_divide(a: Sql, b: Sql) -> Sql:
-    """Give a quotient of doubles; NULL for a divisor of 0, where Python raises."""
+    """Return a quotient of doubles; NULL for a divisor of 0, where Python raises."""
     divisor = b if isinstance(b, exp.Literal | exp.Neg) else func("NULLIF", b, double(0.0))
     return exp.Div(this=wrapped(a), expression=wrapped(divisor), typed=True, safe=False)
 
 
 def half_even(value: Sql, digits: int, nearest: Unary) -> Sql:
-    """Give a double rounded to some decimals as Python does: by its exact value, half to even.
+    """Return a double rounded to some decimals as Python does: by its exact value, half to even.
 
     ``nearest`` rounds to a whole double, half to even. The product with 10 ** ``digits`` is itself rounded, so it may
     show a half that the exact product has not. Dekker's product gives the error, whose sign decides such a half. Exact
@@ -54,5 +54,5 @@ def half_even(value: Sql, digits: int, nearest: Unary) -> Sql:
 
 
 def plain_number(value: int | float) -> str:
-    """Give a number's shortest text without an exponent."""
+    """Return a number's shortest text without an exponent."""
     return f"{PyDecimal(repr(value)):f}"

@@ -130,7 +130,7 @@ REQUESTS = (
 
 
 def requests(engine: Engine) -> list[Request]:
-    """Give the requests that show something of an engine."""
+    """Return the requests that show something of an engine."""
     return [each for each in REQUESTS if not each.only_for or each.only_for in engine.facts]
 
 
@@ -139,7 +139,7 @@ PLACE = re.compile(r"(?P<column>\w+) \d+")
 
 
 def places(engine: Engine, column: str) -> dict[str, VendorFact]:
-    """Give the places of an answer that are known for a column, by the names of their facts."""
+    """Return the places of an answer that are known for a column, by the names of their facts."""
     found = ((name, PLACE.fullmatch(name)) for name in engine.facts)
     return {name: engine.facts[name] for name, match in found if match is not None and match["column"] == column}
 
@@ -158,7 +158,7 @@ class Statement:
 
 
 def statements(engine: Engine) -> list[Statement]:
-    """Give the statements that ask no model."""
+    """Return the statements that ask no model."""
     found = [Statement("hash", exp.select(exp.alias_(engine.sha256(literal(TEXT)), "h")), str(HASH.value), HASH)]
     found.append(Statement("time_zone", _as_text(engine, exp.CurrentTimestamp()), "UTC", UTC, is_time=True))
     if "now" in engine.facts:
@@ -171,7 +171,7 @@ def _as_text(engine: Engine, time: Sql) -> exp.Select:
 
 
 def parsed(engine: Engine, texts: Sequence[JsonText]) -> exp.Query:
-    """Give the query of a row for each text: its name, whether it is taken for JSON, and the text of its member."""
+    """Return the query of a row for each text: its name, whether it is taken for JSON, and the text of its member."""
     named = [exp.select(exp.alias_(literal(each.name), "name"), exp.alias_(literal(each.text), "t")) for each in texts]
     source: exp.Query = named[0]
     for each in named[1:]:
@@ -183,7 +183,7 @@ def parsed(engine: Engine, texts: Sequence[JsonText]) -> exp.Query:
 
 
 def compiled(engine: Engine, call: ModelCall, table: exp.Table | None) -> dict[str, list[Sql]]:
-    """Give the statements that must compile, by the facts that they show; they are never run.
+    """Return the statements that must compile, by the facts that they show; they are never run.
 
     ``table`` is one that does not exist, in a schema where one may be made.
     """
@@ -237,7 +237,7 @@ TABLES = ("create_table", "partitions", "cluster_by")
 
 
 def asked(engine: Engine, call: ModelCall, prompt: str) -> exp.Select:
-    """Give the query that asks once: the vendor's answer as it comes, one text."""
+    """Return the query that asks once: the vendor's answer as it comes, one text."""
     assert engine.call is not None
     known: dict[str, str | int] = {"request_hash": "probe", "attempt": 1, "prompt": prompt}
     row = exp.select(*(exp.alias_(literal(value), name) for name, value in known.items())).subquery("pending")
@@ -246,7 +246,7 @@ def asked(engine: Engine, call: ModelCall, prompt: str) -> exp.Select:
 
 
 def read(engine: Engine, raw: str) -> tuple[list[str], exp.Select]:
-    """Give the names of the columns that are read from an answer, and the query that reads them; it asks nothing."""
+    """Return the names of the columns that are read from an answer, and the query that reads them; it asks nothing."""
     assert engine.reading is not None
     columns = engine.reading.columns(exp.column("raw"))
     given = exp.select(exp.alias_(literal(raw), "raw")).subquery("answer")

@@ -68,7 +68,7 @@ class AnswerFacts:
         return found
 
     def changed(self, values: Mapping[str, Any]) -> AnswerFacts:
-        """Give the facts with other values, by the names of :attr:`facts`."""
+        """Return the facts with other values, by the names of :attr:`facts`."""
         made: dict[str, Any] = {}
         for field in fields(self):
             value = getattr(self, field.name)
@@ -105,12 +105,12 @@ class StoredJson:
 
 
 def joined(parts: Sequence[Sql]) -> Sql:
-    """Give a text that is written in parts."""
+    """Return a text that is written in parts."""
     return parts[0] if len(parts) == 1 else func("CONCAT", *parts)
 
 
 def reading(facts: AnswerFacts, json: StoredJson, embedding: Embedding | None = None) -> Reading:
-    """Give the reading of an engine: of a model's text, or of a vector."""
+    """Return the reading of an engine: of a model's text, or of a vector."""
     return Reading(
         facts.name,
         lambda raw: _columns(facts, json, raw, embedding),
@@ -166,7 +166,7 @@ def _columns(facts: AnswerFacts, json: StoredJson, raw: Sql, embedding: Embeddin
 
 
 def _first(read: Callable[[Sql, str], Sql], raw: Sql, places: Places) -> Sql | None:
-    """Give the value at the first place that has one."""
+    """Return the value at the first place that has one."""
     values = [read(raw.copy(), place.value) for place in places]
     return first_of(values) if values else None
 
@@ -183,7 +183,7 @@ def _error(facts: AnswerFacts, json: StoredJson, raw: Sql) -> Sql:
 def _response(
     facts: AnswerFacts, json: StoredJson, raw: Sql, error: Sql, finish: Sql | None, embedding: Embedding | None
 ) -> Sql:
-    """Give the model's text. Where it gave none, but a known place or a finish reason says so, it is empty."""
+    """Return the model's text. Where it gave none, but a known place or a finish reason says so, it is empty."""
     nothing = [json.is_null(raw.copy(), [place.value for place in facts.response])]
     if finish is not None:
         nothing.append(given(finish.copy()))

@@ -23,7 +23,7 @@ capture."""
 
 
 def retryable() -> list[Sql]:
-    """Give the pattern for an error in lower case, in parts of a line each."""
+    """Return the pattern for an error in lower case, in parts of a line each."""
     lines = [""]
     for part in (*"".join(WORDS).replace("|", "|\0").split("\0"), *RETRYABLE[len(WORDS) :]):
         if len(lines[-1]) + len(part) > WIDTH:

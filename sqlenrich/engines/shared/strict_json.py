@@ -52,7 +52,7 @@ class Reader:
 
 
 def parsed(reader: Reader, text: Sql, sound: Sql | None, doc: Sql) -> exp.Case:
-    """Give ``doc``, the parsed text, where the text is strict JSON; NULL where it isn't.
+    """Return ``doc``, the parsed text, where the text is strict JSON; NULL where it isn't.
 
     ``sound`` is what the grammar's pattern does not test. The depth is measured before the text is parsed, since
     parsers recurse: DuckDB's ends the process at 50,000 levels (2.0), Spark's the JVM at about 1,000 (4.3). It is
@@ -84,7 +84,7 @@ def _is_document(reader: Reader, text: Sql) -> Sql:
 
 
 def parsed_if(reader: Reader, text: Sql, sound: Sql, doc: Sql, note: str) -> exp.Case:
-    """Give ``doc``, the parsed text, where a test holds and the text neither nests too deep nor holds a long number."""
+    """Return ``doc``, the parsed text, where a test holds and the text neither nests deep nor holds a long number."""
 
     def longer(limit: int) -> Sql:
         return exp.GT(this=(reader.size or reader.length)(text.copy()), expression=literal(limit))
@@ -112,7 +112,7 @@ RUNS = r"[\[{]+|[\]}]+"
 
 
 def step(run: Sql, length: Sql | None = None) -> Sql:
-    """Give the change of depth by a bracket, or by a run of ``length`` brackets."""
+    """Return the change of depth by a bracket, or by a run of ``length`` brackets."""
     first = run if length is None else func("LEFT", run, literal(1))
     opens = exp.In(this=first, expressions=[literal("["), literal("{")])
     change = literal(1) if length is None else length
@@ -120,7 +120,7 @@ def step(run: Sql, length: Sql | None = None) -> Sql:
 
 
 def deepest(depth: Sql, change: Sql) -> Sql:
-    """Give the depth after a change; a depth above MAX_DEPTH stays."""
+    """Return the depth after a change; a depth above MAX_DEPTH stays."""
     return case(
         (exp.GT(this=depth, expression=literal(MAX_DEPTH)), depth.copy()),
         default=exp.Add(this=depth.copy(), expression=change),
@@ -137,7 +137,7 @@ class Repairs(TypedDict):
 
 
 def repairs(reader: Reader) -> Repairs:
-    """Give an engine's repairs of a text."""
+    """Return an engine's repairs of a text."""
 
     def keep(text: Sql, pattern: str, groups: tuple[int, ...]) -> Sql:
         return reader.replace(text, pattern, "".join(f"\\{group}" for group in groups))

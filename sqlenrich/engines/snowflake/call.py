@@ -25,7 +25,7 @@ DATABASE_ROLE = "SNOWFLAKE.AI_FUNCTIONS_USER"
 
 
 def grants(function: str) -> list[str]:
-    """Give the grants that a function needs: a privilege of the account and a database role."""
+    """Return the grants that a function needs: a privilege of the account and a database role."""
     return [
         f"GRANT USE AI FUNCTIONS ON ACCOUNT TO ROLE your_role; -- or USE AI FUNCTION {function} alone",
         f"GRANT DATABASE ROLE {DATABASE_ROLE} TO ROLE your_role;",
@@ -94,7 +94,7 @@ READING = reading(ANSWERS, STORED)
 
 
 def _constant(value: Any) -> str:
-    """Give a constant as Snowflake's documentation writes it: ``{'k': v}`` and ``[v]``.
+    """Return a constant as Snowflake's documentation writes it: ``{'k': v}`` and ``[v]``.
 
     sqlglot prints OBJECT_CONSTRUCT, which drops names whose value is NULL.
     """
@@ -106,7 +106,7 @@ def _constant(value: Any) -> str:
 
 
 def response_format(output: OutputSpec) -> ResponseFormat:
-    """Give the JSON format. OpenAI's models there take only closed objects whose properties are all required."""
+    """Return the JSON format. OpenAI's models there take only closed objects whose properties are all required."""
     part, left_out = vendor_part(output.schema, SNOWFLAKE)
     if part is not None and output.model.startswith("openai-"):
         part = strict_part(part, left_out=left_out, nullable="null_as_absent" in output.repairs)
@@ -133,7 +133,7 @@ def count_tokens(request: ModelCall) -> Sql:
 
 
 def must_exist(request: ModelCall) -> list[str]:
-    """Give what the script needs beforehand."""
+    """Return what the script needs beforehand."""
     model = request.model.upper().replace('"', '""')
     return [
         f"Needs: the model {request.model} in your region (SHOW CORTEX BASE MODELS IN SCHEMA SNOWFLAKE.MODELS), and:",

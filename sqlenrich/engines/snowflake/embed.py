@@ -58,7 +58,7 @@ def embed(pending: Sql, request: ModelCall) -> CallResult:
 
 
 def must_exist(request: ModelCall) -> list[str]:
-    """Give what the script needs beforehand."""
+    """Return what the script needs beforehand."""
     return [
         f"Needs: the embedding model {request.model} in your region, and:",
         *grants("AI_EMBED"),

@@ -49,17 +49,17 @@ CREATE_TABLE_DOCS = "https://docs.snowflake.com/en/sql-reference/sql/create-tabl
 
 
 def create_result_table(table: exp.Table, select: Sql) -> list[Sql]:
-    """Give the statement that makes a result table afresh. Without COPY GRANTS its readers would lose their access."""
+    """Return the statement that makes a result table afresh. Without COPY GRANTS readers would lose their access."""
     return replace_table(table, select, exp.CopyGrantsProperty())
 
 
 def create_work_table(table: exp.Table, select: Sql) -> list[Sql]:
-    """Give the statement that makes a work table afresh. A transient one has no Fail-safe, which is billed 7 days."""
+    """Return the statement that makes a work table afresh. A transient one has no Fail-safe, which is billed 7 days."""
     return replace_table(table, select, exp.TransientProperty())
 
 
 def now() -> Sql:
-    """Give the time in UTC. A CURRENT_TIMESTAMP stored as TIMESTAMP_NTZ would be the time of the session's zone."""
+    """Return the time in UTC. A CURRENT_TIMESTAMP stored as TIMESTAMP_NTZ would be the time of the session's zone."""
     return func("SYSDATE")
 
 

@@ -271,7 +271,7 @@ def _coerced(value: Sql, kind: Coerced) -> Sql:
 
 
 def typed_column(value: Sql, kind: Type) -> Sql:
-    """Give the typed column of a JSON value that passed its checks."""
+    """Return the typed column of a JSON value that passed its checks."""
     match kind:
         case Coerced():
             return _coerced(value, kind)

@@ -9,7 +9,7 @@ from sqlenrich.core.sql import func, literal
 
 
 def finished(block: str) -> str:
-    """Give the statement that runs the block in every client. Two dollars inside of a text would end it."""
+    """Return the statement that runs the block in every client. Two dollars inside of a text would end it."""
     return "EXECUTE IMMEDIATE $$\n" + block.replace("$$", "$\\u0024") + "\n$$"
 
 

@@ -39,7 +39,7 @@ _TYPES = {
 
 
 def sql_type(value: Type) -> exp.DataType:
-    """Give Snowflake's type of a portable type; arrays and structs are its semi-structured ones."""
+    """Return Snowflake's type of a portable type; arrays and structs are its semi-structured ones."""
     match value:
         case Coerced(kind):
             return sql_type(kind)
@@ -57,7 +57,7 @@ def sql_type(value: Type) -> exp.DataType:
 
 
 def string_of(value: Sql) -> Sql:
-    """Give a value cast to text."""
+    """Return a value cast to text."""
     return cast(value, sql_type(Scalar("string")))
 
 
@@ -65,7 +65,7 @@ _CONTROL = {r"\t": "\t", r"\r": "\r", r"\n": "\n", r"\f": "\f", r"\v": "\v"}
 
 
 def regex(pattern: str) -> Sql:
-    r"""Give a pattern with ``\t`` and the like replaced by the characters: Snowflake does not document such escapes.
+    r"""Return a pattern with ``\t`` and the like replaced by the characters: Snowflake does not document such escapes.
 
     https://docs.snowflake.com/en/sql-reference/functions-regexp
     """

@@ -62,7 +62,7 @@ def call(pending: Sql, request: ModelCall) -> CallResult:
 
 
 def parameter(value: Any) -> Sql:
-    """Give a model parameter: a constant, an array, or a struct of parameters."""
+    """Return a model parameter: a constant, an array, or a struct of parameters."""
     if isinstance(value, Mapping):
         return func("named_struct", *(part for key, each in value.items() for part in (literal(key), parameter(each))))
     if isinstance(value, list | tuple):

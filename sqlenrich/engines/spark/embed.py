@@ -47,7 +47,7 @@ def _reading(embedding: Embedding) -> Reading:
 def embedding_function(
     call: VendorFact, default_model: VendorFact, lengths: VendorFact | None = None
 ) -> EmbeddingFunction:
-    """Give the function of an engine whose model is this one, where a file names none.
+    """Return the function of an engine whose model is this one, where a file names none.
 
     ``lengths`` are those of models' vectors by the ends of their names, where no parameter changes them.
     """

@@ -48,7 +48,7 @@ def rename(table: exp.Table, name: exp.Table) -> exp.Alter:
 
 
 def must_exist(call: ModelCall) -> list[str]:
-    """Give what the script needs beforehand."""
+    """Return what the script needs beforehand."""
     model = call.model or "the endpoint's model"
     return [f"Needs: Spark 4 and a function ai_query(endpoint, request, ...) in the session, asking {model}"]
 

@@ -26,7 +26,7 @@ _TYPES = {
 
 
 def type_text(value: Type) -> str:
-    """Give Spark's name of a portable type."""
+    """Return Spark's name of a portable type."""
     match value:
         case Coerced(kind):
             return type_text(kind)
@@ -41,7 +41,7 @@ def type_text(value: Type) -> str:
 
 
 def sql_type(value: Type) -> exp.DataType:
-    """Give Spark's type of a portable type."""
+    """Return Spark's type of a portable type."""
     return exp.DataType.build(type_text(value), dialect="spark")
 
 
@@ -50,7 +50,7 @@ def _quoted(name: str) -> str:
 
 
 def try_cast(value: Sql, to: str) -> Sql:
-    """Give TRY_CAST. sqlglot prints its own node as CAST for Spark, which fails the query at the first bad value."""
+    """Return TRY_CAST. sqlglot prints its own node as CAST for Spark, which fails the query at the first bad value."""
     return func("TRY_CAST", exp.Alias(this=value, alias=exp.var(to)))
 
 

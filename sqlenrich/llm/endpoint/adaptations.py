@@ -59,7 +59,7 @@ ADAPTATIONS: Mapping[str, Adaptation] = {
 
 
 def adaptation_for(message: str, fields: Collection[str]) -> str:
-    """Give the name of the adaptation that a refusal of a request with these fields calls for, "" for none."""
+    """Return the name of the adaptation that a refusal of a request with these fields calls for, "" for none."""
     found = (
         name for name, one in ADAPTATIONS.items() if one.applies(fields) and one.refusal.search(message) is not None
     )
@@ -67,7 +67,7 @@ def adaptation_for(message: str, fields: Collection[str]) -> str:
 
 
 def refused_field(message: str, param: str, fields: Collection[str]) -> str:
-    """Give the one of some fields that a refusal is about, "" for none: gateways name it in the message alone."""
+    """Return the one of some fields that a refusal is about, "" for none: gateways name it in the message alone."""
     named = param.split(".")[0]
     if named in fields:
         return named

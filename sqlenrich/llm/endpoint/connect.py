@@ -24,7 +24,7 @@ class ProxyError(OSError):
 
 
 async def connect(route: Route, loop: asyncio.AbstractEventLoop) -> socket.socket:
-    """Give a socket that reaches the route's origin; TLS is not begun. Raises OSError."""
+    """Return a socket that reaches the route's origin; TLS is not begun. Raises OSError."""
     if route.path is not None:
         sock = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
         sock.setblocking(False)
@@ -91,7 +91,7 @@ async def _open_tunnel(sock: socket.socket, route: Route, proxy: Proxy, loop: as
 
 
 def proxy_refusal(proxy: Proxy, status: int) -> ProxyError:
-    """Give the error for a proxy that refuses to reach an origin; status 0: it gave no reply."""
+    """Return the error for a proxy that refuses to reach an origin; status 0: it gave no reply."""
     if not status:
         return ProxyError(f"the proxy {proxy.shown} closed the connection")
     if status == 407:

@@ -14,7 +14,7 @@ MakeTransport = Callable[[Route, Mapping[str, str], float], Transport]
 
 
 def http_pool(route: Route, headers: Mapping[str, str], timeout_s: float) -> Transport:
-    """Give the Transport of a run."""
+    """Return the Transport of a run."""
     return HttpPool(route, headers, timeout_s=timeout_s)
 
 

@@ -65,7 +65,7 @@ class Credentials:
 
 
 def resolved_headers(endpoint: Endpoint) -> dict[str, str]:
-    """Give the headers of one request. Raises ConfigError."""
+    """Return the headers of one request. Raises ConfigError."""
     credentials = Credentials(endpoint)
     credentials.open()
     return credentials.headers

@@ -60,7 +60,7 @@ class EmbeddingBody:
         self.fields = frozenset({**fields, "dimensions": 0, **after}) - {"model"}
 
     def of(self, prompts: Sequence[str]) -> bytes:
-        """Give the exact bytes of the request for some prompts."""
+        """Return the exact bytes of the request for some prompts."""
         try:
             inputs = orjson.dumps(list(prompts))
         except TypeError:
@@ -74,12 +74,12 @@ class EmbeddingBody:
         return known == 0
 
     def change_for(self, message: str, param: str) -> str:
-        """Give the change that a refusal calls for: none, unless it is about the vector's length."""
+        """Return the change that a refusal calls for: none, unless it is about the vector's length."""
         about_length = param == "dimensions" or bool(_DIMENSIONS.search(message))
         return NEXT_FORM if about_length and not self.changes else ""
 
     def refused_field(self, message: str, param: str) -> str:
-        """Give the parameter of the prompt file that a refusal names, "" for none."""
+        """Return the parameter of the prompt file that a refusal names, "" for none."""
         return refused_field(message, param, self._params)
 
     def change_text(self, refusal: str) -> str:
@@ -87,7 +87,7 @@ class EmbeddingBody:
         return f"refuses dimensions ({refusal}): it is asked without"
 
     def read(self, raw: bytes) -> Vectors:
-        """Give what the body of an HTTP 200 says. Raises ValueError, with a short text, for no vectors."""
+        """Return what the body of an HTTP 200 says. Raises ValueError, with a short text, for no vectors."""
         body = load_object(raw)
         data = body.get("data")
         if not (isinstance(data, list) and data and all(isinstance(one, dict) for one in data)):

@@ -72,7 +72,7 @@ class EmbeddingModel(EndpointModel):
         return replace(super().traits, batch=self.batch)
 
     def new_body(self) -> EmbeddingBody:
-        """Give the writer of bodies."""
+        """Return the writer of bodies."""
         return EmbeddingBody(self.config, self.embedding, self.endpoint.extra_body)
 
     async def open(self) -> None:
@@ -94,7 +94,7 @@ class EmbeddingModel(EndpointModel):
                 )
 
     async def ask(self, request: Request) -> Answer:
-        """Give the answer to one request. Raises RunError where every request would fail, or Stopped."""
+        """Return the answer to one request. Raises RunError where every request would fail, or Stopped."""
         if (batch := self._filling) is not None:
             waiting: asyncio.Future[Answer | None] = asyncio.get_running_loop().create_future()
             batch.requests.append(request)
@@ -135,7 +135,7 @@ class EmbeddingModel(EndpointModel):
             self._filling = None
 
     async def _together(self, requests: Sequence[Request], tries: int) -> list[Answer]:
-        """Give the answers to requests that are sent with one another, or in halves where that fails."""
+        """Return the answers to requests that are sent with one another, or in halves where that fails."""
         name = requests[0].request_hash + (f" and {len(requests) - 1} more" if len(requests) > 1 else "")
         reply = await self._post(name, [request.prompt for request in requests], tries, probing=False)
         failure = reply.result if isinstance(reply.result, Failure) else None
@@ -174,5 +174,5 @@ class EmbeddingModel(EndpointModel):
 
 
 def endpoint_model(endpoint: Endpoint, config: RequestConfig, **parts: Any) -> EndpointModel:
-    """Give the model that asks an endpoint for what the configuration says: answers or vectors."""
+    """Return the model that asks an endpoint for what the configuration says: answers or vectors."""
     return (EndpointModel if config.embedding is None else EmbeddingModel)(endpoint, config, **parts)

@@ -16,7 +16,7 @@ def is_stream(raw: bytes) -> bool:
 
 
 def whole_body(raw: bytes) -> dict[str, Any]:
-    """Give the body of the one completion whose parts a stream holds. Raises ValueError for a stream that was cut."""
+    """Return the body of the one completion whose parts a stream holds. Raises ValueError for a stream that was cut."""
     texts: list[str] = []
     refusals: list[str] = []
     body: dict[str, Any] = {}

@@ -87,7 +87,7 @@ class FailureReader:
         self._counters[number].answered(sent_at)
 
     def no_completion(self, raw: bytes) -> Failure:
-        """Give the failure of a body that is no completion. It is read without secrets: the text shows a part of it."""
+        """Return the failure of a body that is no completion. It is read without secrets: the text shows part of it."""
         text = "the answer is not JSON"
         try:
             self._body.read(self._secrets.hide_bytes(raw))
@@ -96,7 +96,7 @@ class FailureReader:
         return Failure(text, begun=True)
 
     def no_response(self, number: int, error: Exception) -> Failure:
-        """Give the failure of a try without an HTTP response. Raises RunError where this machine is the cause."""
+        """Return the failure of a try without an HTTP response. Raises RunError where this machine is the cause."""
         if isinstance(error, ssl.SSLCertVerificationError) or (
             isinstance(error, ssl.SSLError) and not self._canary.knows(number)
         ):
@@ -117,7 +117,7 @@ class FailureReader:
         return Failure(text, unreachable=True, timeout=isinstance(error, HttpTimeoutError), begun=begun)
 
     async def refusal(self, number: int, response: HttpResponse, request: str, latency_s: float) -> Failure:
-        """Give the failure that an HTTP status other than 200 to a request, named by its hash, stands for."""
+        """Return the failure that an HTTP status other than 200 to a request, named by its hash, stands for."""
         url = self._urls[number]
         message, code, param = read_error(self._secrets.hide_bytes(response.body))
         if 300 <= response.status < 400 and (to := response.headers.get("location")):
@@ -172,7 +172,7 @@ class FailureReader:
         )
 
     async def _suspected(self, number: int, text: str, fault: Fault, why: str, in_a_row: int, most: int) -> Failure:
-        """Give a failure of one request; of the endpoint where it repeats and the canary fails as well."""
+        """Return a failure of one request; of the endpoint where it repeats and the canary fails as well."""
         # Where nothing was answered yet, the list of models says nothing of completions.
         if in_a_row >= most and not (self._canary.knows(number) and await self._canary.answers(number)):
             return Failure(text, fault, disables=why)

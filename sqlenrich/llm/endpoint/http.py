@@ -62,7 +62,7 @@ class Transport(Protocol):
     async def send(
         self, method: str, target: str, body: bytes = b"", *, timeout_s: float | None = None
     ) -> HttpResponse:
-        """Give the response to one request. Raises HttpError, OSError or ssl.SSLError where none came."""
+        """Return the response to one request. Raises HttpError, OSError or ssl.SSLError where none came."""
         ...
 
     async def close(self) -> None:
@@ -99,7 +99,7 @@ class HttpPool:
     async def send(
         self, method: str, target: str, body: bytes = b"", *, timeout_s: float | None = None
     ) -> HttpResponse:
-        """Give the response to one request. Raises HttpError, OSError or ssl.SSLError where none came."""
+        """Return the response to one request. Raises HttpError, OSError or ssl.SSLError where none came."""
         loop = asyncio.get_running_loop()
         connection = self._kept(loop.time()) or await self._connect(loop)
         line = f"{method} {self._prefix}{target}".encode()
@@ -341,6 +341,6 @@ def _too_long() -> HttpTooLongError:
 
 
 def target_of(url: SplitResult, page: str = "") -> str:
-    """Give what stands in the request line for a page below a url."""
+    """Return what stands in the request line for a page below a url."""
     path = quote(url.path.rstrip("/") + page, safe=_PATH) or "/"
     return path + (f"?{quote(url.query, safe=_PATH + '?')}" if url.query else "")

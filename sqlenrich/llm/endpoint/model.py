@@ -100,11 +100,11 @@ class EndpointModel:
         )
 
     def body(self, prompt: str) -> bytes:
-        """Give the exact bytes of the request for a prompt."""
+        """Return the exact bytes of the request for a prompt."""
         return self._body.of((prompt,))
 
     def new_body(self) -> RequestBody | EmbeddingBody:
-        """Give the writer of bodies."""
+        """Return the writer of bodies."""
         return RequestBody(self.config, self.endpoint.extra_body)
 
     @property
@@ -133,7 +133,7 @@ class EndpointModel:
         await self._connections.close()
 
     async def ask(self, request: Request) -> Answer:
-        """Give the answer to one request. Raises RunError where every request would fail, or Stopped."""
+        """Return the answer to one request. Raises RunError where every request would fail, or Stopped."""
         reply = await self._post(request.request_hash, (request.prompt,), self.config.max_tries, probing=False)
         return self._answers((request,), reply)[0]
 
@@ -195,7 +195,7 @@ class EndpointModel:
         raise RunError(failure.disables or f"{shown}: {failure.text}; start the server there or correct the url")
 
     def _answers(self, requests: Sequence[Request], reply: Reply) -> list[Answer]:
-        """Give the answers of the requests that one reply answers."""
+        """Return the answers of the requests that one reply answers."""
         assert not isinstance(reply.result, Vectors)
         return [self._answer(request, reply.result, reply, reply.calls) for request in requests]
 
@@ -310,7 +310,7 @@ class EndpointModel:
         return count >= self.policy.timeouts
 
     def _backoff(self, doublings: int) -> float:
-        """Give a random wait up to a ceiling that doubles: full jitter spreads the retries."""
+        """Return a random wait up to a ceiling that doubles: full jitter spreads the retries."""
         policy = self.policy
         outage = self.health.down_s() > OUTAGE_S
         most = policy.largest_backoff_s if outage else policy.largest_backoff_answering_s
@@ -368,7 +368,7 @@ class EndpointModel:
     async def _send(
         self, name: str, body: bytes, permit: Permit, texts: int
     ) -> tuple[Completion | Vectors | Failure, str | None]:
-        """Give what came of one try of a request with so many texts, and the endpoint's name of it."""
+        """Return what came of one try of a request with so many texts, and the endpoint's name of it."""
         if not self._connections.is_open:
             raise RuntimeError("the model is not open")
         number = permit.endpoint.number

@@ -17,7 +17,7 @@ AT_ONCE = 4
 def send_all(
     endpoint: Endpoint, url: str, method: str, target: str, bodies: Sequence[bytes], *, timeout_s: float
 ) -> list[HttpResponse | HttpError | OSError]:
-    """Give the response to each body, or why there is none. Raises ConfigError."""
+    """Return the response to each body, or why there is none. Raises ConfigError."""
 
     async def send() -> list[HttpResponse | HttpError | OSError]:
         pool = HttpPool(find_route(url, endpoint.client_cert, endpoint.client_key), headers, timeout_s=timeout_s)
@@ -43,7 +43,7 @@ def send_all(
 def send_once(
     endpoint: Endpoint, url: str, method: str, target: str, body: bytes = b"", *, timeout_s: float
 ) -> HttpResponse:
-    """Give the response of one of the endpoint's URLs. Raises HttpError, OSError or ConfigError."""
+    """Return the response of one of the endpoint's URLs. Raises HttpError, OSError or ConfigError."""
     (found,) = send_all(endpoint, url, method, target, [body], timeout_s=timeout_s)
     if isinstance(found, Exception):
         raise found

@@ -42,7 +42,7 @@ class RequestBody:
         return self._parts.fields
 
     def of(self, prompts: Sequence[str]) -> bytes:
-        """Give the exact bytes of the request for one prompt."""
+        """Return the exact bytes of the request for one prompt."""
         (text,) = prompts
         head, before, after, _ = self._parts
         if head:
@@ -71,14 +71,14 @@ class RequestBody:
         return True
 
     def change_for(self, message: str, param: str) -> str:
-        """Give the change that a refusal calls for, "" for none."""
+        """Return the change that a refusal calls for, "" for none."""
         adaptation = adaptation_for(message, self.fields)
         if adaptation and adaptation not in self._adaptations:
             return adaptation
         return NEXT_FORM if is_about_form(message, param) else ""
 
     def refused_field(self, message: str, param: str) -> str:
-        """Give the parameter of the prompt file that a refusal names, "" for none."""
+        """Return the parameter of the prompt file that a refusal names, "" for none."""
         return refused_field(message, param, self._config.params.keys() - self._extra_body.keys())
 
     def change_text(self, refusal: str) -> str:

@@ -74,7 +74,7 @@ class BodyParts(NamedTuple):
 
 
 def body_parts(config: RequestConfig, extra_body: Mapping[str, object], adaptations: Sequence[str] = ()) -> BodyParts:
-    """Give the constant bytes of a body, after some of :data:`.adaptations.ADAPTATIONS`.
+    """Return the constant bytes of a body, after some of :data:`.adaptations.ADAPTATIONS`.
 
     The order of the fields is fixed: model, parameters, response_format, extra_body, messages. A schema keeps
     its own order, for models write the properties in it. Raises ConfigError.

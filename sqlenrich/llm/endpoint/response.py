@@ -84,7 +84,7 @@ class Completion(NamedTuple):
 
 
 def load_json(raw: bytes) -> object:
-    """Give the value of a JSON body, lone surrogate escapes allowed. Raises ValueError for anything else."""
+    """Return the value of a JSON body, lone surrogate escapes allowed. Raises ValueError for anything else."""
     try:
         return orjson.loads(raw)
     except orjson.JSONDecodeError:
@@ -92,7 +92,7 @@ def load_json(raw: bytes) -> object:
 
 
 def storable(text: str) -> str:
-    r"""Give ``text`` in a form that UTF-8 can hold: each lone surrogate becomes U+FFFD, its escape, U+FFFD.
+    r"""Return ``text`` in a form that UTF-8 can hold: each lone surrogate becomes U+FFFD, its escape, U+FFFD.
 
     The visible ``\udxxx`` between them keeps a JSON text refused, as the lone surrogate it stands for would
     be: inside a string it is a lone surrogate escape again, whatever stands before or after it, and outside
@@ -104,7 +104,7 @@ def storable(text: str) -> str:
 
 
 def load_object(raw: bytes) -> dict[str, object]:
-    """Give the object of an answer's body; an empty one for other JSON. Raises ValueError, with a short text."""
+    """Return the object of an answer's body; an empty one for other JSON. Raises ValueError, with a short text."""
     if is_stream(raw):
         return whole_body(raw)
     try:
@@ -116,7 +116,7 @@ def load_object(raw: bytes) -> dict[str, object]:
 
 
 def read_completion(raw: bytes) -> Completion:
-    """Give what the body of an HTTP 200 says. Raises ValueError, with a short text, for no completion."""
+    """Return what the body of an HTTP 200 says. Raises ValueError, with a short text, for no completion."""
     body = load_object(raw)
     choices = body.get("choices")
     if not (isinstance(choices, list) and choices and isinstance(choices[0], dict)):
@@ -156,7 +156,7 @@ def _content(message: dict[str, object]) -> tuple[str | None, bool]:
 
 
 def count_of(value: object) -> int | None:
-    """Give a count of tokens, None for what is none."""
+    """Return a count of tokens, None for what is none."""
     return value if type(value) is int and 0 <= value < 2**63 else None
 
 
@@ -166,7 +166,7 @@ def name_of(value: object) -> str | None:
 
 
 def read_error(raw: bytes) -> tuple[str, str, str]:
-    """Give the message, the code (or type) and the parameter of an error body, each "" where absent."""
+    """Return the message, the code (or type) and the parameter of an error body, each "" where absent."""
     try:
         body = load_json(raw)
     except (ValueError, RecursionError):
@@ -188,7 +188,7 @@ def read_error(raw: bytes) -> tuple[str, str, str]:
 
 
 def one_line(text: str) -> str:
-    """Give ``text`` on one line, without what a database or a terminal can't hold, cut to 500 characters."""
+    """Return ``text`` on one line, without what a database or a terminal can't hold, cut to 500 characters."""
     line = _LONE.sub("\ufffd", _SPACE.sub(" ", text)).strip()
     return line if len(line) <= ERROR_CHARS else line[: ERROR_CHARS - 1] + "…"
 
@@ -233,7 +233,7 @@ def _never_fits(message: str) -> bool:
 
 
 def request_id(headers: Mapping[str, str]) -> str | None:
-    """Give the endpoint's own name of a request, None where it tells none."""
+    """Return the endpoint's own name of a request, None where it tells none."""
     for name in REQUEST_ID_HEADERS:
         if found := headers.get(name):
             return one_line(found) or None
@@ -241,7 +241,7 @@ def request_id(headers: Mapping[str, str]) -> str | None:
 
 
 def retry_wait(headers: Mapping[str, str], message: str) -> float | None:
-    """Give the seconds that a refusal asks to wait, 0 to 60; None where it asks for nothing."""
+    """Return the seconds that a refusal asks to wait, 0 to 60; None where it asks for nothing."""
     try:
         seconds = float(headers["retry-after-ms"]) / 1000
     except (KeyError, ValueError):
@@ -250,7 +250,7 @@ def retry_wait(headers: Mapping[str, str], message: str) -> float | None:
 
 
 def retry_after(header: str | None, message: str = "") -> float | None:
-    """Give the seconds that a ``Retry-After`` header, or else a message, asks for, 0 to 60; None where neither does."""
+    """Return the seconds that a ``Retry-After`` header, or else a message, asks for, 0 to 60; None if neither does."""
     if not header:
         found = _RETRY_IN.search(message)
         return min(float(found[1]) * _UNITS_S[found[2].lower()], RETRY_AFTER_CAP_S) if found else None

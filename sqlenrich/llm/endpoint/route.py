@@ -58,7 +58,7 @@ class Route:
 
 
 def find_route(url: str, client_cert: str | None = None, client_key: str | None = None) -> Route:
-    """Give the route to the origin of a URL, by the environment. Raises ConfigError for what can't be used.
+    """Return the route to the origin of a URL, by the environment. Raises ConfigError for what can't be used.
 
     The client shows the certificate of ``client_cert``, a PEM file, whose key may stand in another one.
     """

@@ -13,7 +13,7 @@ from sqlenrich.llm.endpoint.response import load_json
 
 
 def list_models(endpoint: Endpoint, url: str, *, timeout_s: float = 10.0) -> list[str]:
-    """Give the names that ``GET /models`` lists at one of the URLs; none where the endpoint has no such page.
+    """Return the names that ``GET /models`` lists at one of the URLs; none where the endpoint has no such page.
 
     Raises RunError where nothing answers, and where the endpoint refuses the key; ConfigError.
     """

@@ -20,7 +20,7 @@ RUN_A_FEW = "run a few rows first (--max-rows 100), their answers tell"
 def token_counter(
     endpoint: Endpoint, url: str, model: str, *, timeout_s: float = 10.0
 ) -> Callable[[Sequence[str]], list[int | None]] | str:
-    """Give what counts the tokens of prompts, each as one user message in the model's chat template.
+    """Return what counts the tokens of prompts, each as one user message in the model's chat template.
 
     ``url`` is that of the completions; the page ``/tokenize`` lies beside its ``/v1``. It is first asked about a word
     that is nobody's data: where that is not counted, why, and what to do. A prompt that can't be counted counts None.

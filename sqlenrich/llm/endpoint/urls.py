@@ -24,13 +24,13 @@ class EndpointUrl:
 
     @classmethod
     def of(cls, written: str, page: str = "") -> EndpointUrl:
-        """Give the pages of a URL as the user writes it; ``page`` is that of requests."""
+        """Return the pages of a URL as the user writes it; ``page`` is that of requests."""
         url = urlsplit(written)
         return cls(shown_url(written), written, target_of(url, page), target_of(url, "/models"))
 
 
 def shown_url(written: str) -> str:
-    """Give a URL without what may be secret: its user, its password and its query."""
+    """Return a URL without what may be secret: its user, its password and its query."""
     url = urlsplit(written)
     place = url.netloc.rpartition("@")[2]
     return url._replace(netloc=place, path=url.path.rstrip("/"), query="", fragment="").geturl()
@@ -55,13 +55,13 @@ class Secrets:
         return f"Secrets({len(self._secrets)} hidden)"
 
     def hide(self, text: str) -> str:
-        """Give a text without the secrets."""
+        """Return a text without the secrets."""
         for secret in self._secrets:
             text = text.replace(secret, "***")
         return text
 
     def hide_bytes(self, raw: bytes) -> bytes:
-        """Give bytes without the secrets."""
+        """Return bytes without the secrets."""
         for secret in self._secrets:
             raw = raw.replace(secret.encode(), b"***")
         return raw

@@ -24,7 +24,7 @@ def never(schema: Schema) -> bool:
 
 
 def alternatives(schema: Schema) -> list[dict[str, Any]]:
-    """Give schemas without combining keywords. A value that meets one of them probably meets ``schema``.
+    """Return schemas without combining keywords. A value that meets one of them probably meets ``schema``.
 
     ``not`` is left out, and so is the rule that a value meets exactly one branch of ``oneOf``: a validator tests them.
     """
@@ -51,12 +51,12 @@ def alternatives(schema: Schema) -> list[dict[str, Any]]:
 
 
 def as_list(value: Any) -> list[Any]:
-    """Give a list of one value or of several: merged schemas have several patterns, and several ``contains``."""
+    """Return a list of one value or of several: merged schemas have several patterns, and several ``contains``."""
     return list(value) if isinstance(value, list | tuple) else [value]
 
 
 def _decimal(column: str, *, limited: bool) -> dict[str, Any]:
-    """Give the schema of a ``decimal(p,s)``, a number or a text; its values are small unless a limit is ``limited``."""
+    """Return the schema of a ``decimal(p,s)``, a number or a text; values are small unless a limit is ``limited``."""
     precision, scale = map(int, re.findall("[0-9]+", column))
     whole = precision - scale
     bound = 10**whole
@@ -71,7 +71,7 @@ def _decimal(column: str, *, limited: bool) -> dict[str, Any]:
 
 
 def _merged(left: Schema, right: Schema) -> dict[str, Any] | None:
-    """Give the schema of the values that meet both, or None where there is plainly none."""
+    """Return the schema of the values that meet both, or None where there is plainly none."""
     both = {**left, **right}
     for key in left.keys() & right.keys():
         if left[key] == right[key]:
@@ -102,7 +102,7 @@ def _common_values(left: list[Any], right: list[Any]) -> list[Any]:
 
 
 def _json_key(value: Any) -> str:
-    """Give a text that is the same for values that are equal in JSON, where 1 is 1.0 and is not true."""
+    """Return a text that is the same for values that are equal in JSON, where 1 is 1.0 and is not true."""
     whole = isinstance(value, float) and value.is_integer()
     return json.dumps(int(value) if whole else value, sort_keys=True)
 
@@ -112,7 +112,7 @@ def _union(left: Any, right: Any) -> list[Any]:
 
 
 def _all_of(left: Any, right: Any) -> Schema:
-    """Give the schema of both; one of them may be a boolean, as ``additionalProperties`` is."""
+    """Return the schema of both; one of them may be a boolean, as ``additionalProperties`` is."""
     schemas = [{} if one is True else NEVER if one is False else one for one in (left, right)]
     return {"allOf": schemas}
 

@@ -25,7 +25,7 @@ _TRIES = 24
 
 
 def array_sampler(schema: Schema, make: Make, *, tested: bool) -> Sampler:
-    """Give a sampler of arrays. Raises ValueError where no length is possible.
+    """Return a sampler of arrays. Raises ValueError where no length is possible.
 
     ``tested``: inner samplers have a validator, so that ``maxContains`` can exclude values from the other items.
     """
@@ -75,7 +75,7 @@ def array_sampler(schema: Schema, make: Make, *, tested: bool) -> Sampler:
 
 
 def _other_items(schema: Schema, items: Schema) -> Schema:
-    """Give the schema of the items that don't count for ``contains``."""
+    """Return the schema of the items that don't count for ``contains``."""
     if "maxContains" not in schema or "contains" not in schema:
         return items
     apart = [{"not": one} for one in as_list(schema["contains"])]
@@ -83,7 +83,7 @@ def _other_items(schema: Schema, items: Schema) -> Schema:
 
 
 def _possible_samplers(places: list[Schema], make: Make) -> Iterator[Sampler]:
-    """Give the samplers of the first items, up to the first item that has no possible value."""
+    """Return the samplers of the first items, up to the first item that has no possible value."""
     for one in places:
         try:
             yield make(one)
@@ -92,7 +92,7 @@ def _possible_samplers(places: list[Schema], make: Make) -> Iterator[Sampler]:
 
 
 def _first_items(prefix: list[Any], items: Schema, wanted: list[Any], count: int, make: Make) -> list[Schema]:
-    """Give the schemas of the first items, where ``prefixItems`` also meet ``contains``."""
+    """Return the schemas of the first items, where ``prefixItems`` also meet ``contains``."""
     places: list[Schema] = list(prefix)
     for one in wanted:
         left = count
@@ -114,7 +114,7 @@ def _possible(schema: Schema, make: Make) -> bool:
 
 
 def object_sampler(schema: Schema, make: Make, valid_name: Callable[[Any], bool] | None) -> Sampler:
-    """Give a sampler of objects. Raises ValueError where a required property has no possible value.
+    """Return a sampler of objects. Raises ValueError where a required property has no possible value.
 
     ``valid_name`` is the test of a property's name, None where any name is valid.
     """
@@ -169,7 +169,7 @@ def object_sampler(schema: Schema, make: Make, valid_name: Callable[[Any], bool]
 
 
 def _value_schemas(schema: Schema) -> Callable[[str], Schema]:
-    """Give the function from a property's name to the schema of its value."""
+    """Return the function from a property's name to the schema of its value."""
     properties = schema.get("properties", {})
     patterns = [(compiled(pattern), inner) for pattern, inner in schema.get("patternProperties", {}).items()]
     rest = schema.get("additionalProperties", True)
@@ -186,7 +186,7 @@ def _value_schemas(schema: Schema) -> Callable[[str], Schema]:
 
 
 def _new_names(schema: Schema, make: Make) -> Iterator[str]:
-    """Give names for further properties, the simplest first."""
+    """Return names for further properties, the simplest first."""
     low = int(schema.get("minProperties", 0))
     yield from (f"extra_{number}" for number in range(1, low + 1))
     for pattern in schema.get("patternProperties", {}):

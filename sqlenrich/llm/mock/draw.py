@@ -21,7 +21,7 @@ class Draw:
         self.prompt = prompt
 
     def below(self, limit: int) -> int:
-        """Give a whole number from 0 to ``limit - 1``."""
+        """Return a whole number from 0 to ``limit - 1``."""
         self._state = (self._state * 6364136223846793005 + 1442695040888963407) & _MASK
         if limit <= 1 << 31:
             return ((self._state >> 32) * limit) >> 32
@@ -34,15 +34,15 @@ class Draw:
         return high % limit
 
     def share(self) -> float:
-        """Give a number from 0 up to, not including, 1."""
+        """Return a number from 0 up to, not including, 1."""
         return self.below(1 << 31) / (1 << 31)
 
     def pick(self, values: Sequence[T]) -> T:
-        """Give one of ``values``."""
+        """Return one of ``values``."""
         return values[self.below(len(values))]
 
     def words(self) -> list[str]:
-        """Give the last words of the prompt, at least one."""
+        """Return the last words of the prompt, at least one."""
         if self._words is None:
             self._words = self.prompt[-240:].split()[-24:] or ["nothing"]
         return self._words

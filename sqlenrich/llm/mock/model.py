@@ -70,22 +70,22 @@ class MockModel:
         """Do nothing."""
 
     async def ask(self, request: Request) -> Answer:
-        """Give the answer, after ``latency_s``."""
+        """Return the answer, after ``latency_s``."""
         if self.latency_s > 0:
             await asyncio.sleep(self.latency_s)
         return self._answer(request, datetime.now(UTC))
 
     def answers(self, requests: list[Request]) -> list[Answer]:
-        """Give all answers at once, without an event loop."""
+        """Return all answers at once, without an event loop."""
         now = datetime.now(UTC)
         return [self._answer(request, now) for request in requests]
 
     def text(self, prompt: str, attempt: int = 1) -> str:
-        """Give the text of a valid answer; ``failures`` don't apply."""
+        """Return the text of a valid answer; ``failures`` don't apply."""
         return _json(self._make(self._draws(prompt, attempt)[1]))
 
     def _draws(self, prompt: str, attempt: int) -> tuple[Draw, Draw]:
-        """Give the generators of failures and of values: two, so that failures don't change valid answers."""
+        """Return the generators of failures and of values: two, so that failures don't change valid answers."""
         seed = self._seed + f"{attempt}\x00{prompt}".encode("utf-8", "surrogatepass")
         return Draw(b"fail" + seed, prompt), Draw(b"make" + seed, prompt)
 
@@ -136,14 +136,14 @@ class MockModel:
 
 
 def _unit_vector(embedding: Embedding, draw: Draw) -> dict[str, list[float]]:
-    """Give a vector whose direction is random: equal texts have equal vectors, and others no likeness."""
+    """Return a vector whose direction is random: equal texts have equal vectors, and others no likeness."""
     numbers = [2 * draw.share() - 1 for _ in range(embedding.dimensions)]
     length = math.sqrt(math.fsum(number * number for number in numbers)) or 1.0
     return {embedding.field: [round(number / length, 8) for number in numbers]}
 
 
 def _failure_limits(shares: Mapping[str, float]) -> list[tuple[str, float]]:
-    """Give each failure with the upper end of its part of the range 0 to 1, in the order of FAILURES."""
+    """Return each failure with the upper end of its part of the range 0 to 1, in the order of FAILURES."""
     limits = []
     total = 0.0
     for kind in FAILURES:

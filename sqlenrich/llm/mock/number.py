@@ -14,7 +14,7 @@ _SPAN = 100
 
 
 def number_sampler(schema: Mapping[str, Any], *, whole: bool) -> Callable[[Draw], int | float]:
-    """Give a sampler of numbers, integers if ``whole``. Raises ValueError where no number is within the limits."""
+    """Return a sampler of numbers, integers if ``whole``. Raises ValueError where no number is within the limits."""
     step = Fraction(str(schema["multipleOf"])) if "multipleOf" in schema else None
     if whole:
         # A whole multiple of p/q in lowest terms is a multiple of p.
@@ -33,7 +33,7 @@ def number_sampler(schema: Mapping[str, Any], *, whole: bool) -> Callable[[Draw]
 
 
 def _bounds(schema: Mapping[str, Any], step: Fraction) -> tuple[Fraction, bool, Fraction, bool]:
-    """Give the range: each limit, and whether it is exclusive. A missing limit is replaced by a plausible one."""
+    """Return the range: each limit, and whether it is exclusive. A missing limit is replaced by a plausible one."""
     lows = [(Fraction(str(schema[key])), key != "minimum") for key in ("minimum", "exclusiveMinimum") if key in schema]
     highs = [(Fraction(str(schema[key])), key == "maximum") for key in ("maximum", "exclusiveMaximum") if key in schema]
     span = max(Fraction(_SPAN), step * _SPAN)
@@ -71,7 +71,7 @@ def _real(low: Fraction, low_open: bool, high: Fraction, high_open: bool) -> Cal
 
 
 def _multiples(step: Fraction, first: int, last: int, schema: Mapping[str, Any]) -> Callable[[Draw], int | float]:
-    """Give a sampler of multiples that are exact in decimal and in binary arithmetic, since validators use either."""
+    """Return a sampler of multiples that are exact in decimal and in binary arithmetic, since validators use either."""
     unit = float(step)
     found: list[int | float] = []
     chance = Draw(str(schema).encode(), "")

@@ -51,7 +51,7 @@ class _Samplers:
     validator: MakeValidator | None
 
     def make(self, schema: Schema) -> Sampler:
-        """Give the sampler of a schema. Raises ValueError where it finds no value."""
+        """Return the sampler of a schema. Raises ValueError where it finds no value."""
         tested = not _TESTED.isdisjoint(schema) or ("enum" in schema and not set(schema) <= _BESIDE_ENUM)
         test = self.validator(schema) if tested and self.validator is not None else None
         problems: list[ValueError] = []
@@ -76,7 +76,7 @@ class _Samplers:
         return sampler if test is None else _tested(sampler, test, schema)
 
     def of_type(self, schema: Schema) -> Sampler:
-        """Give the sampler of a schema with one type and without combining keywords; ``enum`` is a type here."""
+        """Return the sampler of a schema with one type and without combining keywords; ``enum`` is a type here."""
         kind = schema["type"]
         match kind:
             case "enum":
@@ -100,7 +100,7 @@ class _Samplers:
 
 
 def sampler(schema: Schema, validator: MakeValidator | None = None) -> Sampler:
-    """Give a function that draws values that are valid under a plain schema.
+    """Return a function that draws values that are valid under a plain schema.
 
     Raises ValueError for a schema without a value, or for which none is found.
     """
@@ -112,7 +112,7 @@ def _no_value(schema: Schema) -> ValueError:
 
 
 def _tested(make: Sampler, test: Callable[[Any], bool], schema: Schema) -> Sampler:
-    """Give a sampler that draws until a value passes the test, or else gives an earlier value that passed."""
+    """Return a sampler that draws until a value passes the test, or else gives an earlier value that passed."""
     drawn = (make(Draw(f"try{number}".encode(), "an example text")) for number in range(_PROBES))
     spares: list[str] = []
     for value in drawn:
@@ -134,7 +134,7 @@ def _tested(make: Sampler, test: Callable[[Any], bool], schema: Schema) -> Sampl
 
 
 def _by_type(schema: Schema, test: Callable[[Any], bool] | None, *, any_type: bool) -> list[dict[str, Any]]:
-    """Give one schema for each type that ``schema`` allows; an enum has the type ``enum``.
+    """Return one schema for each type that ``schema`` allows; an enum has the type ``enum``.
 
     ``any_type``: a schema that names no type allows every type, not only the one that its keywords are about.
     """

@@ -59,7 +59,7 @@ FORMATS: dict[str, Callable[[Draw], str]] = {
 
 
 def words(low: int, high: int | None) -> Callable[[Draw], str]:
-    """Give a sampler of texts of ``low`` to ``high`` code points, in words from the end of the prompt."""
+    """Return a sampler of texts of ``low`` to ``high`` code points, in words from the end of the prompt."""
 
     def make(draw: Draw) -> str:
         known = draw.words()
@@ -75,7 +75,7 @@ def words(low: int, high: int | None) -> Callable[[Draw], str]:
 
 
 def text_pool(make: Callable[[Draw], str], fits: Callable[[str], bool], name: str) -> list[str]:
-    """Give up to :data:`POOL_SIZE` different texts of ``make`` that fit. Raises ValueError where none is found."""
+    """Return up to :data:`POOL_SIZE` different texts of ``make`` that fit. Raises ValueError where none is found."""
     found: dict[str, None] = {}
     for number in range(_TRIES):
         if len(found) >= POOL_SIZE or (found and number > 10 * POOL_SIZE):
@@ -89,7 +89,7 @@ def text_pool(make: Callable[[Draw], str], fits: Callable[[str], bool], name: st
 
 
 def compiled(pattern: str) -> re.Pattern[str]:
-    """Give the compiled pattern. Raises ValueError where Python can't read it."""
+    """Return the compiled pattern. Raises ValueError where Python can't read it."""
     try:
         return re.compile(pattern)
     except (re.error, RecursionError, OverflowError) as error:
@@ -97,7 +97,7 @@ def compiled(pattern: str) -> re.Pattern[str]:
 
 
 def pattern_sampler(pattern: str, low: int, high: int | None) -> Callable[[Draw], str]:
-    """Give a sampler of texts that probably match a pattern and have ``low`` to ``high`` code points.
+    """Return a sampler of texts that probably match a pattern and have ``low`` to ``high`` code points.
 
     The pattern is in the portable subset of the schema's patterns. Raises ValueError where Python can't read it.
     """
@@ -116,7 +116,7 @@ def pattern_sampler(pattern: str, low: int, high: int | None) -> Callable[[Draw]
 
 
 def _spell(tree: Any, draw: Draw, spare: int) -> Iterator[str]:
-    """Give the characters of a text for a parsed pattern; a repeat has at most ``spare`` turns beyond its minimum.
+    """Return the characters of a text for a parsed pattern; a repeat has at most ``spare`` turns beyond its minimum.
 
     Anchors give no text: whether they are met is tested on the whole text.
     """
@@ -141,7 +141,7 @@ def _spell(tree: Any, draw: Draw, spare: int) -> Iterator[str]:
 
 
 def _one_of(items: Any, draw: Draw) -> str:
-    """Give a character of a set."""
+    """Return a character of a set."""
     chosen: list[str] = []
     negated = False
     for kind, value in items:

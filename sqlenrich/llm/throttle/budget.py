@@ -40,14 +40,14 @@ class Budget:
         self._limit = None if self.max_cost is None else Decimal(str(self.max_cost))
 
     def share(self, n: int) -> Budget:
-        """Give what one of ``n`` processes may use; calls are rounded down. Nothing of a share is used yet."""
+        """Return what one of ``n`` processes may use; calls are rounded down. Nothing of a share is used yet."""
         if n < 1:
             raise ConfigError(f"caps are shared by 1 or more processes, not {n}")
         calls = None if self.max_calls is None else self.max_calls // n
         return Budget(calls, None if self.max_cost is None else self.max_cost / n, self.price)
 
     def most(self, tokens_in: int, tokens_out: int) -> Decimal:
-        """Give the most that these tokens may cost: tokens from a cache may cost more than others."""
+        """Return the most that these tokens may cost: tokens from a cache may cost more than others."""
         if self.price is None:
             return FREE
         return max(self.price(tokens_in, 0, tokens_out), self.price(tokens_in, tokens_in, tokens_out))

@@ -53,7 +53,7 @@ class ConcurrencyPolicy:
 
 
 def max_per_endpoint(endpoints: int, open_files: float, policy: ConcurrencyPolicy | None = None) -> int:
-    """Give the most connections to each of several endpoints that a limit of open files allows."""
+    """Return the most connections to each of several endpoints that a limit of open files allows."""
     policy = policy or ConcurrencyPolicy()
     return int(min(policy.largest, max(policy.start, (open_files - OTHER_FILES) / endpoints)))
 

@@ -76,7 +76,7 @@ class EndpointState:
         self._quota_found = False
 
     def blocked_s(self, now: float) -> float:
-        """Give the seconds until it may get a request: after Retry-After, a rest, or an open circuit breaker."""
+        """Return the seconds until it may get a request: after Retry-After, a rest, or an open circuit breaker."""
         return max(self.blocked_until, self.breaker.until) - now
 
     def answered(self, permit: Permit, now: float, *, full: bool, adapt: bool) -> None:
@@ -104,7 +104,7 @@ class EndpointState:
         self._delays.clear()
 
     def wait_s(self, needs: Sequence[float], now: float) -> float:
-        """Give the seconds until the quotas allow a request with these needs, one for each of ``KINDS``."""
+        """Return the seconds until the quotas allow a request with these needs, one for each of ``KINDS``."""
         wait_s = self.quota.wait_s(now)
         if self._buckets:
             for kind, units, spent in zip(KINDS, needs, self._spent, strict=True):
@@ -165,7 +165,7 @@ def _rounded(amount: float) -> float:
 
 
 def open_files() -> float:
-    """Give how many files this process may have open."""
+    """Return how many files this process may have open."""
     try:
         import resource
     except ImportError:  # Windows has no such limit

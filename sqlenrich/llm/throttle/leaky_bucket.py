@@ -15,7 +15,7 @@ class LeakyBucket:
         self._at = 0.0
 
     def wait_s(self, units: float, rate: float, now: float) -> float:
-        """Give the seconds until ``units`` may pass; 0: now."""
+        """Return the seconds until ``units`` may pass; 0: now."""
         self._level = min(max(units, rate * BURST_S), self._level + max(now - self._at, 0.0) * rate)
         self._at = max(now, self._at)
         missing = units - self._level

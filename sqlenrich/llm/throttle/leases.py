@@ -10,7 +10,7 @@ class Bucket(Protocol):
     """A limit a minute."""
 
     def wait_s(self, units: float, now: float) -> float:
-        """Give the seconds until ``units`` can be taken; 0: now."""
+        """Return the seconds until ``units`` can be taken; 0: now."""
 
     def take(self, units: float, now: float) -> None:
         """Take units, or with a negative number give back what was not used."""

@@ -139,7 +139,7 @@ class RateLimiter:
                 self._grant()
 
     def try_acquire(self, size: int) -> Permit | None:
-        """Give a permit for a request of ``size`` bytes where it may be sent at once. Raises Stopped."""
+        """Return a permit for a request of ``size`` bytes where it may be sent at once. Raises Stopped."""
         if self._stop:
             raise Stopped
         if self._waiting:
@@ -269,7 +269,7 @@ class RateLimiter:
         endpoint.up, endpoint.disabled = False, True
 
     def _admit(self, size: int, now: float) -> tuple[Permit | None, str, float]:
-        """Give a permit, or why there is none and the seconds until then (0: until another request ends).
+        """Return a permit, or why there is none and the seconds until then (0: until another request ends).
 
         Raises Stopped at a cap.
         """
@@ -308,7 +308,7 @@ class RateLimiter:
         return Permit(endpoint, now, size, tokens_in, tokens_out, cost), "", 0.0
 
     def _denied(self, reason: str, wait_s: float) -> tuple[None, str, float]:
-        """Give why a request must wait. Raises Stopped where no call is left: the wait would be in vain."""
+        """Return why a request must wait. Raises Stopped where no call is left: the wait would be in vain."""
         if self.budget is not None and self.budget.allows(FREE) is False:
             self._report_budget_spent()
             raise Stopped

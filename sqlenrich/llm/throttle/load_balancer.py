@@ -23,7 +23,7 @@ class LoadBalancer:
     nearest_room: int = 0
 
     def choose(self, needs: Sequence[float], now: float, *, limited: bool) -> tuple[EndpointState | None, str, float]:
-        """Give the endpoint with the lowest load, or why none can be used and the seconds until then (0: unknown).
+        """Return the endpoint with the lowest load, or why none can be used and the seconds until then (0: unknown).
 
         ``needs`` are the request's amounts, one for each of ``KINDS``. ``limited``: each endpoint has a concurrency
         limit of its own.

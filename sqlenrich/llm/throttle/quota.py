@@ -81,7 +81,7 @@ class SlidingWindow:
                 return
 
     def before(self, at: float) -> int:
-        """Give how many of them were sent before, but for those just before: some of these may be refused as well."""
+        """Return how many of them were sent before, but for those just before: some of these may be refused as well."""
         later, slot = 0, int(at / SLOT_S)
         for number, count in reversed(self._slots):
             if number < slot:
@@ -90,7 +90,7 @@ class SlidingWindow:
         return self.count - later
 
     def wait_s(self, most: float, now: float) -> float:
-        """Give in how many seconds fewer than ``most`` are counted; 0 for now."""
+        """Return in how many seconds fewer than ``most`` are counted; 0 for now."""
         self._forget(now)
         over, wait_s = self.count + 1 - most, 0.0
         for slot, count in self._slots:
@@ -121,7 +121,7 @@ class QuotaFinding:
     kept: bool
 
     def to_text(self, rpm: int | None, *, alone: bool, fixed: bool) -> str:
-        """Give what follows the endpoint's name.
+        """Return what follows the endpoint's name.
 
         ``rpm`` is what is set; ``alone``: all requests go there; ``fixed``: the number at a time is, and may be the
         cause.
@@ -161,7 +161,7 @@ class QuotaEstimator:
         self._larger, self._rest, self._rested = self.policy.larger, 1, 0
 
     def wait_s(self, now: float) -> float:
-        """Give in how many seconds another request may be sent; 0 for at once."""
+        """Return in how many seconds another request may be sent; 0 for at once."""
         if self.limit is None or self._window is None:
             return 0.0
         wait_s = self._window.wait_s(self.limit, now)

@@ -47,7 +47,7 @@ class Quota(NamedTuple):
 
 
 def read_quotas(headers: Mapping[str, str]) -> dict[str, Quota]:
-    """Give what an answer's headers (names in lower case) tell of each quota. What can't be read is not quota."""
+    """Return what an answer's headers (names in lower case) tell of each quota. What can't be read is not quota."""
     if _TOLD.isdisjoint(headers):
         return {}
     found: dict[str, Quota] = {}
@@ -74,7 +74,7 @@ def _number(text: str) -> float | None:
 
 
 def _seconds(text: str, date: str | None) -> float | None:
-    """Give the seconds until a reset, written as a number, as a duration of Go, or as a time."""
+    """Return the seconds until a reset, written as a number, as a duration of Go, or as a time."""
     text = text.strip()
     if (number := _number(text)) is not None:
         if number < _EPOCH_S:
@@ -90,7 +90,7 @@ def _seconds(text: str, date: str | None) -> float | None:
 
 
 def _clock(date: str | None) -> datetime:
-    """Give the endpoint's own time: clocks differ."""
+    """Return the endpoint's own time: clocks differ."""
     try:
         at = parsedate_to_datetime(date) if date else datetime.now(UTC)
     except (ValueError, OverflowError):
@@ -139,7 +139,7 @@ class QuotaBucket:
         self.limit = quota.limit
 
     def wait_s(self, units: float, spent: float, now: float) -> float:
-        """Give the seconds until these units may be sent; 0: now."""
+        """Return the seconds until these units may be sent; 0: now."""
         if not self._known:
             return 0.0
         if now >= self._reset_at:

@@ -25,7 +25,7 @@ class TokenBucket:
         self._used = 0.0
 
     def wait_s(self, units: float, now: float) -> float:
-        """Give the seconds until ``units`` can be taken; 0: now."""
+        """Return the seconds until ``units`` can be taken; 0: now."""
         rate = self._refill(now)
         missing = min(units, self.room) - self.level
         wait_s = missing / rate if missing > 1e-9 else 0.0
@@ -57,12 +57,12 @@ class TokenBucket:
 
 
 def room_of(per_minute: float) -> float:
-    """Give what a bucket holds, and holds at its beginning."""
+    """Return what a bucket holds, and holds at its beginning."""
     return max(1.0, per_minute * BURST)
 
 
 def seconds_for(per_minute: float, count: int, units: float) -> float:
-    """Give in how many seconds ``count`` requests that take ``units`` in all are sent, where nothing else is slower."""
+    """Return in how many seconds ``count`` requests that take ``units`` in all are sent, if nothing else is slower."""
     each = units / count
     even = (units - max(each, room_of(per_minute))) / (per_minute * SHARE / WINDOW_S)
     at_once = max(1, math.floor(per_minute / each)) if each else count

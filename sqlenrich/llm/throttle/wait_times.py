@@ -46,7 +46,7 @@ class WaitTimes:
 
 
 def share_of_time(wait_times: Sequence[WaitTimes]) -> dict[str, float]:
-    """Give the share of the streams' time in which each limit delayed requests."""
+    """Return the share of the streams' time in which each limit delayed requests."""
     seconds = sum(one.seconds for one in wait_times)
     names = dict.fromkeys(name for one in wait_times for name in one.by_reason)
     if not seconds:

@@ -30,7 +30,7 @@ from sqlenrich.prompt.ir.nodes import (
 
 
 def failure(expr: Expr) -> Expr | None:
-    """Give the condition that evaluating ``expr`` fails. None: it can't fail."""
+    """Return the condition that evaluating ``expr`` fails. None: it can't fail."""
     match expr:
         case Fail():
             return TRUE
@@ -104,7 +104,7 @@ def failure(expr: Expr) -> Expr | None:
 
 
 def immediate_failure(expr: Expr) -> Expr | None:
-    """Give the condition that evaluating ``expr`` fails at once. An undefined value fails later, when it is used."""
+    """Return the condition that evaluating ``expr`` fails at once. An undefined value fails later, when it is used."""
     match expr:
         case Fail(error, _):
             return TRUE if error else None
@@ -132,17 +132,17 @@ def immediate_failure(expr: Expr) -> Expr | None:
 
 
 def fail_where(broken: Expr | None, value: Expr) -> Expr:
-    """Give a value that fails for the rows for which a condition holds."""
+    """Return a value that fails for the rows for which a condition holds."""
     return value if broken is None else If(broken, Fail(True), value)
 
 
 def fails_or_none(expr: Expr) -> Expr | None:
-    """Give the condition that a value fails or is None. None: neither is possible."""
+    """Return the condition that a value fails or is None. None: neither is possible."""
     return any_of(failure(expr), none_condition(expr))
 
 
 def none_condition(expr: Expr) -> Expr | None:
-    """Give the condition that a value that does not fail is None. None: it never is."""
+    """Return the condition that a value that does not fail is None. None: it never is."""
     if isinstance(expr, If):
         then, orelse = none_condition(expr.then), none_condition(expr.orelse)
         return None if then is orelse is None else branch(expr.test, then or FALSE, orelse or FALSE)
@@ -150,7 +150,7 @@ def none_condition(expr: Expr) -> Expr | None:
 
 
 def out_of_range(array: Expr, index: Expr) -> Expr:
-    """Give the condition that an index lies beyond the ends of an array."""
+    """Return the condition that an index lies beyond the ends of an array."""
     size = Op("size", (array,), BIGINT)
     if isinstance(index, Const) and isinstance(index.value, int):
         needed = index.value + 1 if index.value >= 0 else -index.value
@@ -161,7 +161,7 @@ def out_of_range(array: Expr, index: Expr) -> Expr:
 
 
 def failure_without_null(expr: Expr) -> Expr | None:
-    """Give the condition that ``expr`` fails and its SQL may not be NULL. None: its SQL is NULL wherever it fails."""
+    """Return the condition that ``expr`` fails and its SQL may not be NULL. None: its SQL is NULL wherever it fails."""
     match expr:
         case If(test, then, orelse):
             in_then, in_else = failure_without_null(then), failure_without_null(orelse)
@@ -189,12 +189,12 @@ def _any(conditions: Iterable[Expr | None]) -> Expr | None:
 
 
 def is_none(expr: Expr) -> Expr:
-    """Give the condition that a value is None or failed."""
+    """Return the condition that a value is None or failed."""
     return Op("is_none", (expr,), BOOLEAN)
 
 
 def any_of(a: Expr | None, b: Expr | None) -> Expr | None:
-    """Give ``a or b``; None never holds. ``b`` is simplified by the fact that ``a`` does not hold."""
+    """Return ``a or b``; None never holds. ``b`` is simplified by the fact that ``a`` does not hold."""
     a, b = (None if part == FALSE else part for part in (a, b))
     if a is None or b is None or a == b:
         return a if b is None else b
@@ -207,7 +207,7 @@ def any_of(a: Expr | None, b: Expr | None) -> Expr | None:
 
 
 def disjuncts(condition: Expr | None) -> Iterator[Expr]:
-    """Give the conditions that ``or`` connects."""
+    """Return the conditions that ``or`` connects."""
     match condition:
         case Op("or", args, _):
             for arg in args:
@@ -217,7 +217,7 @@ def disjuncts(condition: Expr | None) -> Iterator[Expr]:
 
 
 def facts_of(condition: Expr, holds: bool) -> dict[Expr, bool]:
-    """Give the facts that follow where a condition holds, or does not hold."""
+    """Return the facts that follow where a condition holds, or does not hold."""
     match condition:
         case Op("not", (inner,), _):
             return facts_of(inner, not holds)
@@ -245,7 +245,7 @@ def assuming(condition: Expr, facts: dict[Expr, bool]) -> Expr:
 
 
 def branch(test: Expr, then: Expr, orelse: Expr) -> Expr:
-    """Give the condition ``then if test else orelse``."""
+    """Return the condition ``then if test else orelse``."""
     if isinstance(test, Const):
         return then if test.value else orelse
     then, orelse = assuming(then, facts_of(test, True)), assuming(orelse, facts_of(test, False))

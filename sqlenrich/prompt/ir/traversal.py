@@ -24,7 +24,7 @@ from sqlenrich.prompt.ir.nodes import (
 
 
 def children(expr: Expr) -> tuple[Expr, ...]:
-    """Give the direct subexpressions of an expression, without the variables that it binds."""
+    """Return the direct subexpressions of an expression, without the variables that it binds."""
     match expr:
         case Field(base, _, _):
             return (base,)
@@ -44,7 +44,7 @@ def children(expr: Expr) -> tuple[Expr, ...]:
 
 
 def columns_of(expr: Expr) -> Iterator[str]:
-    """Give the names of the columns that an expression reads, once for each read."""
+    """Return the names of the columns that an expression reads, once for each read."""
     if isinstance(expr, Column):
         yield expr.name
     for child in children(expr):
@@ -52,12 +52,12 @@ def columns_of(expr: Expr) -> Iterator[str]:
 
 
 def variables_of(expr: Expr) -> set[Var]:
-    """Give the variables that an expression reads, bound inside it or outside."""
+    """Return the variables that an expression reads, bound inside it or outside."""
     return {expr} if isinstance(expr, Var) else set().union(*map(variables_of, children(expr)))
 
 
 def substitute(expr: Expr, by: dict[Expr, Expr]) -> Expr:
-    """Give an expression with some of its subexpressions replaced."""
+    """Return an expression with some of its subexpressions replaced."""
     if (other := by.get(expr)) is not None:
         return other
     match expr:

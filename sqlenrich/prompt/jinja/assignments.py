@@ -38,7 +38,7 @@ def set_statement(compiler: Compiler, node: nodes.Assign, scope: Scope) -> tuple
 
 
 def _added(compiler: Compiler, target: nodes.Node, given: Storable, scope: Scope) -> tuple[LoopUpdate, ...]:
-    """Give the updates that an assignment adds to a loop-carried entry."""
+    """Return the updates that an assignment adds to a loop-carried entry."""
     if not isinstance(target, nodes.NSRef) or not isinstance(owner := scope.symbols.get(target.name), ObjectRef):
         return ()
     return new_updates(compiler.heap.entries.get((owner.object_id, target.attr)), given)
@@ -65,7 +65,7 @@ def with_statement(compiler: Compiler, node: nodes.With, scope: Scope) -> tuple[
 
 
 def assign(compiler: Compiler, target: nodes.Node, value: Storable, scope: Scope) -> Scope:
-    """Give the scope after an assignment to a name, several names, or an attribute of a namespace."""
+    """Return the scope after an assignment to a name, several names, or an attribute of a namespace."""
     if isinstance(target, nodes.NSRef):
         owner = scope.symbols.get(target.name)
         if not isinstance(owner, ObjectRef) or owner.kind != "namespace":

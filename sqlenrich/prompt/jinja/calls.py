@@ -102,7 +102,7 @@ def called(compiler: Compiler, node: nodes.Call, scope: Scope) -> Value:
 
 
 def join_texts(separator: str, items: ListValue) -> Value:
-    """Give ``str.join``, which takes texts only."""
+    """Return ``str.join``, which takes texts only."""
     parts: list[Expr] = []
     for index, item in enumerate(map(lift, items.values)):
         if item.type != STRING or item == Const(None):
@@ -112,7 +112,7 @@ def join_texts(separator: str, items: ListValue) -> Value:
 
 
 def constant_index(values: list[Any], sought: Expr) -> Expr:
-    """Give the index of a row's value in a constant list. Fails where it is not in the list."""
+    """Return the index of a row's value in a constant list. Fails where it is not in the list."""
     arms: dict[str | int, Expr] = {}
     for at, value in enumerate(values):
         if type(value) is not (str if sought.type == STRING else int) or sought.type not in (STRING, BIGINT):

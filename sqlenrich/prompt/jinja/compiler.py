@@ -123,14 +123,14 @@ class Compiler:
         raise self.error_at(node.lineno, message) from None
 
     def error_at(self, line: int | None, message: str) -> PromptError:
-        """Give the error at a line of the current template."""
+        """Return the error at a line of the current template."""
         column = line.column if isinstance(line, SourceLine) else None
         return PromptError(message, source=self.source, line=self.first_line + (line or 1) - 1, column=column)
 
     # Dispatch
 
     def statements(self, body: Iterable[nodes.Node], scope: Scope) -> tuple[list[Expr], Scope]:
-        """Give the parts that some statements print, and the scope after them."""
+        """Return the parts that some statements print, and the scope after them."""
         parts: list[Expr] = []
         for node in body:
             more: list[Expr] = []
@@ -152,7 +152,7 @@ class Compiler:
         return without_needless(parts), scope
 
     def statement(self, node: nodes.Node, scope: Scope) -> tuple[list[Expr], Scope]:
-        """Give the parts that a statement prints, and the scope after it."""
+        """Return the parts that a statement prints, and the scope after it."""
         self.pending = set(self.pending_outside)
         handler = STATEMENTS.get(type(node))
         if handler is None:
@@ -161,24 +161,24 @@ class Compiler:
         return handler(self, node, scope)
 
     def text(self, body: Iterable[nodes.Node], scope: Scope) -> Expr:
-        """Give the text that some statements print."""
+        """Return the text that some statements print."""
         return join(self.statements(body, scope)[0])
 
     def block(self, body: Iterable[nodes.Node], filters: nodes.Filter | None, scope: Scope) -> Value:
-        """Give the text of a block, after its filters."""
+        """Return the text of a block, after its filters."""
         text = self.text(body, scope)
         value: Value = Static(text.value) if isinstance(text, Const) else materialized(text)
         return value if filters is None else self.value(filters, scope.bind(FILTERED_BLOCK, value))
 
     def value(self, node: nodes.Node, scope: Scope) -> Value:
-        """Give the value of an expression."""
+        """Return the value of an expression."""
         try:
             return self.resolve(self._expression(node, scope))
         except CompileError as error:
             self.reject(node, str(error))
 
     def stored(self, node: nodes.Node, scope: Scope) -> Storable:
-        """Give what a name can be bound to: a value, or a reference to a list or a mapping."""
+        """Return what a name can be bound to: a value, or a reference to a list or a mapping."""
         try:
             return self._expression(node, scope)
         except CompileError as error:
@@ -192,7 +192,7 @@ class Compiler:
         return handler(self, node, scope)
 
     def test(self, node: nodes.Node, scope: Scope) -> Expr:
-        """Give the boolean expression of a condition."""
+        """Return the boolean expression of a condition."""
         match node:
             case nodes.And() | nodes.Or():
                 left = self.test(node.left, scope)
@@ -213,7 +213,7 @@ class Compiler:
             self.conditional -= 1
 
     def resolve(self, value: Storable) -> Value:
-        """Give the current value of a reference, and note that it was read."""
+        """Return the current value of a reference, and note that it was read."""
         if isinstance(value, ObjectRef):
             ids = self.heap.reachable(value)
             self.read |= ids
@@ -224,7 +224,7 @@ class Compiler:
     # Values
 
     def printed(self, node: nodes.Node, value: Value) -> Expr:
-        """Give the text that Jinja prints for a value."""
+        """Return the text that Jinja prints for a value."""
         if isinstance(value, Static):
             if callable(value.value) and not isinstance(value.value, type):
                 self.reject(node, "printing a function; call it with ()")
@@ -244,7 +244,7 @@ class Compiler:
         return made
 
     def select(self, node: nodes.Node, test: Expr, then: Value, orelse: Value) -> Value:
-        """Give ``then if test else orelse``."""
+        """Return ``then if test else orelse``."""
         try:
             if isinstance(then, Dynamic):
                 orelse = arrays.as_array_like(orelse, then.type)
@@ -276,7 +276,7 @@ class Compiler:
     def arguments(
         self, node: nodes.Filter | nodes.Test | nodes.Call, scope: Scope
     ) -> tuple[list[Value], dict[str, Value]]:
-        """Give the arguments of a call by position and by name."""
+        """Return the arguments of a call by position and by name."""
         if node.dyn_args is not None or node.dyn_kwargs is not None:
             raise CompileError("arguments given with * or **; write them out")
         args = [self.value(arg, scope) for arg in node.args or ()]
@@ -300,7 +300,7 @@ class Compiler:
 
 
 def logical(name: str, left: Expr, right: Expr) -> Expr:
-    """Give ``left and right`` or ``left or right``, folded where an operand is constant."""
+    """Return ``left and right`` or ``left or right``, folded where an operand is constant."""
     decides = name == "or"
     if isinstance(left, Const):
         return left if bool(left.value) is decides else right
@@ -310,7 +310,7 @@ def logical(name: str, left: Expr, right: Expr) -> Expr:
 
 
 def describe_value(value: Value) -> str:
-    """Give the kind of a value in words."""
+    """Return the kind of a value in words."""
     if isinstance(value, Dynamic):
         return describe(value.type)
     if isinstance(value, Generator):
@@ -319,7 +319,7 @@ def describe_value(value: Value) -> str:
 
 
 def _after_error(node: nodes.Node, scope: Scope) -> Scope:
-    """Give the scope after a statement that can't be compiled: the names that it sets cause no further errors."""
+    """Return the scope after a statement that can't be compiled: the names that it sets cause no further errors."""
     if isinstance(node, nodes.Assign | nodes.AssignBlock):
         for target in [node.target, *node.target.find_all(nodes.Name)]:
             if isinstance(target, nodes.Name):

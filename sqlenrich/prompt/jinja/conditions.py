@@ -66,7 +66,7 @@ def if_statement(compiler: Compiler, node: nodes.If, scope: Scope) -> tuple[list
 def _merged_scope(
     compiler: Compiler, node: nodes.Node, test: Expr, then: Scope, orelse: Scope, heap_else: Heap
 ) -> Scope:
-    """Give the scope after two branches, and merge their heaps. The current heap is that of the first branch."""
+    """Return the scope after two branches, and merge their heaps. The current heap is that of the first branch."""
     heap_then = compiler.heap
     if isinstance(test, Const):
         compiler.heap = heap_then if test.value else heap_else
@@ -92,7 +92,7 @@ def _merged_scope(
 
 
 def _value_after(compiler: Compiler, name: str, value: Symbol | None, state: Heap) -> Value:
-    """Give a name's value after a branch: the column of that name, or undefined, where the branch did not set it."""
+    """Return a name's value after a branch: the column of that name, or undefined, where the branch did not set it."""
     if isinstance(value, ObjectRef):
         compiler.heap.frozen |= state.reachable(value)
         compiler.read |= state.reachable(value)

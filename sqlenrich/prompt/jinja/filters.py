@@ -80,7 +80,7 @@ def filtered(compiler: Compiler, node: nodes.Filter, scope: Scope) -> Value:
 
 
 def extreme(name: str, value: ListValue) -> Expr:
-    """Give the least or the greatest of a list literal of integers."""
+    """Return the least or the greatest of a list literal of integers."""
     numbers = tuple(map(lift, value.values))
     if any(number.type != BIGINT for number in numbers):
         raise CompileError(f"the {name} of values that are not integers")
@@ -88,7 +88,7 @@ def extreme(name: str, value: ListValue) -> Expr:
 
 
 def array_filter(compiler: Compiler, name: str, array: Expr, args: list[Value], keywords: dict[str, Value]) -> Value:
-    """Give the value of a filter for an array of the row."""
+    """Return the value of a filter for an array of the row."""
     names = compiler.variables
     if name in LAZY and name not in ("unique", "reverse"):
         array = arrays.or_empty(array)
@@ -138,7 +138,7 @@ def array_filter(compiler: Compiler, name: str, array: Expr, args: list[Value], 
 
 
 def by_key(compiler: Compiler, name: str, array: Expr, args: list[Value], keywords: dict[str, Value]) -> Value:
-    """Give sort, unique, min or max, with arguments by position or by name."""
+    """Return sort, unique, min or max, with arguments by position or by name."""
     order = {"sort": ("reverse", "case_sensitive", "attribute")}.get(name, ("case_sensitive", "attribute"))
     given = {**dict(zip(order, args, strict=False)), **keywords}
     if len(args) > len(order) or not set(given) <= set(order) or not all(isinstance(v, Static) for v in given.values()):
@@ -155,7 +155,7 @@ def by_key(compiler: Compiler, name: str, array: Expr, args: list[Value], keywor
 
 
 def element_test(compiler: Compiler, args: list[Value]) -> Callable[[Expr], Expr] | None:
-    """Give the test of select, reject, selectattr or rejectattr. None: the truth of the element."""
+    """Return the test of select, reject, selectattr or rejectattr. None: the truth of the element."""
     if not args:
         return None
     if any(isinstance(arg, Generator) for arg in args):
@@ -169,7 +169,7 @@ def element_test(compiler: Compiler, args: list[Value]) -> Callable[[Expr], Expr
 
 
 def join_items(value: ListValue, args: list[Value]) -> Value:
-    """Give Jinja's ``join`` of a list literal."""
+    """Return Jinja's ``join`` of a list literal."""
     if len(args) > 1:
         raise CompileError("join by an attribute of row values")
     separator = printing.to_str(lift(args[0])) if args else Const("")

@@ -62,7 +62,7 @@ def attribute(compiler: Compiler, node: nodes.Getattr, scope: Scope) -> Storable
 
 
 def field(base: Expr, name: str) -> Expr:
-    """Give a field of a struct."""
+    """Return a field of a struct."""
     struct = base.type
     if not isinstance(struct, Struct) or (kind := struct.field(name)) is None:
         names = [n for n, _ in struct.fields] if isinstance(struct, Struct) else []
@@ -105,7 +105,7 @@ def indexed(compiler: Compiler, node: nodes.Getitem, scope: Scope) -> Storable:
 
 
 def looked_up(base: MappingValue, key: Value) -> Value:
-    """Give the entry of a mapping literal."""
+    """Return the entry of a mapping literal."""
     if isinstance(key, Static):
         for name, value in base.entries:
             if name == key.value and type(name) is type(key.value):
@@ -121,7 +121,7 @@ def looked_up(base: MappingValue, key: Value) -> Value:
 
 
 def listed(base: Static | ListValue, key: Static) -> Value:
-    """Give the element of a list literal at a constant index."""
+    """Return the element of a list literal at a constant index."""
     if isinstance(base, ListValue) and isinstance(key.value, int):
         try:
             return fail_beside(base.values[key.value], base.values)
@@ -131,7 +131,7 @@ def listed(base: Static | ListValue, key: Static) -> Value:
 
 
 def required(base: Static | ListValue, key: Expr) -> Value:
-    """Give the element of a list or a mapping at an index that differs by row."""
+    """Return the element of a list or a mapping at an index that differs by row."""
     arms: dict[str | int, Expr] = {}
     if isinstance(base, Static) and isinstance(base.value, Mapping):
         arms = {k: lift(Static(v)) for k, v in base.value.items()}
@@ -157,7 +157,7 @@ def required(base: Static | ListValue, key: Expr) -> Value:
 
 
 def sliced(compiler: Compiler, node: nodes.Getitem, bounds: nodes.Slice, base: Value, scope: Scope) -> Value:
-    """Give ``base[start:stop]``."""
+    """Return ``base[start:stop]``."""
     given = (bounds.start, bounds.stop, bounds.step)
     start, stop, step = (Static(None) if b is None else compiler.value(b, scope) for b in given)
     if isinstance(base, Static) and all(isinstance(b, Static) for b in (start, stop, step)):

@@ -42,7 +42,7 @@ class StaticLoopVariable:
         self.first, self.last = index == 0, index == length - 1
 
     def cycle(self, *choices: Any) -> Any:
-        """Give ``loop.cycle``."""
+        """Return ``loop.cycle``."""
         return choices[self.index0 % len(choices)]
 
     def __len__(self) -> int:
@@ -76,7 +76,7 @@ def loop_statement(compiler: Compiler, node: nodes.For, scope: Scope) -> tuple[l
 
 
 def loop_over(compiler: Compiler, node: nodes.For, iterable: Value, scope: Scope) -> list[Expr]:
-    """Give the parts of a loop over a value."""
+    """Return the parts of a loop over a value."""
     if isinstance(iterable, Static):
         try:
             values: list[Value] = [Static(item) for item in iterable.value]
@@ -117,7 +117,7 @@ def reject_reads(slots: list[Slot], filtered_by: Set[Slot]) -> None:
 
 
 def loop_over_array(compiler: Compiler, node: nodes.For, array: Expr, scope: Scope) -> list[Expr]:
-    """Give the parts of a loop over an array of the row."""
+    """Return the parts of a loop over an array of the row."""
     compiler.read_entries = set()
     if node.test is not None:
         item, position = compiler.variables.fresh(array)
@@ -131,7 +131,7 @@ def loop_over_array(compiler: Compiler, node: nodes.For, array: Expr, scope: Sco
 
 
 def loop_over_zip(compiler: Compiler, node: nodes.For, lists: ZipValue, scope: Scope) -> list[Expr]:
-    """Give the parts of a loop over ``zip(...)``: a loop over the positions of the shortest list."""
+    """Return the parts of a loop over ``zip(...)``: a loop over the positions of the shortest list."""
     if node.test is not None:
         compiler.reject(node, "a filtered loop over zip; put an if inside the loop")
     zipped = [arrays.as_array(part) for part in lists.parts]
@@ -152,7 +152,7 @@ def compile_body(
     outer: Scope,
     filtered_by: Set[Slot] = frozenset(),
 ) -> list[Expr]:
-    """Give the parts of a loop over an array of the row, from those of one iteration."""
+    """Return the parts of a loop over an array of the row, from those of one iteration."""
     before = compiler.heap.copy()
     inner = inner.bind("loop", LoopVariable(array, position))
     parts, _ = compiler.statements(node.body, inner)
@@ -174,7 +174,7 @@ def compile_body(
 
 
 def loop_text(array: Expr, item: Var, position: Var, body: Expr) -> Expr:
-    """Give the text of a loop. A loop that prints nothing becomes a test whether its body fails."""
+    """Return the text of a loop. A loop that prints nothing becomes a test whether its body fails."""
     if prints_nothing(body):
         broken = failure(body)
         inside = None if broken is None else Exists(array, item, position, broken)

@@ -27,7 +27,7 @@ def macro(compiler: Compiler, node: nodes.Macro, scope: Scope) -> tuple[list[Exp
 
 
 def called_macro(node: nodes.Expr, scope: Scope) -> Macro | None:
-    """Give the macro that is called, None for another function."""
+    """Return the macro that is called, None for another function."""
     found: Any = None
     if isinstance(node, nodes.Name):
         found = scope.symbols.get(node.name)
@@ -38,7 +38,7 @@ def called_macro(node: nodes.Expr, scope: Scope) -> Macro | None:
 
 
 def expand_macro(compiler: Compiler, macro: Macro, node: nodes.Call, scope: Scope) -> Value:
-    """Give the text of a macro for its arguments."""
+    """Return the text of a macro for its arguments."""
     if node.dyn_args is not None or node.dyn_kwargs is not None:
         raise CompileError("arguments given with * or **; write them out")
     names = [arg.name for arg in macro.node.args]
@@ -86,12 +86,12 @@ def expand_macro(compiler: Compiler, macro: Macro, node: nodes.Call, scope: Scop
 
 
 def position(node: nodes.Node) -> tuple[int, int]:
-    """Give the line and the column of a node."""
+    """Return the line and the column of a node."""
     return node.lineno, node.lineno.column if isinstance(node.lineno, SourceLine) else 0
 
 
 def set_after(node: nodes.Node, tree: nodes.Template) -> frozenset[str]:
-    """Give the names that a template sets after a node, loop targets included."""
+    """Return the names that a template sets after a node, loop targets included."""
     statements = list(tree.find_all(_SETTING))
     after = [s for s in statements if position(s) > position(node) and s not in list(node.find_all(type(s)))]
     names = {name.name for s in after for name in s.find_all(nodes.Name) if name.ctx in ("store", "param")}

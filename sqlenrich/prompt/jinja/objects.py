@@ -56,13 +56,13 @@ def new_object(compiler: Compiler, node: nodes.Node, scope: Scope) -> ObjectRef 
 
 
 def stored_value(compiler: Compiler, node: nodes.Node, scope: Scope) -> Storable:
-    """Give a value to store in a name or an object. A literal becomes an object where the template changes objects."""
+    """Return a value to store in a name or an object. A literal becomes an object if the template changes objects."""
     allocated = new_object(compiler, node, scope) if compiler.mutable else None
     return allocated or copied(compiler, node, scope)
 
 
 def copied(compiler: Compiler, node: nodes.Node, scope: Scope) -> Storable:
-    """Give a value to store, and freeze the objects that it was read from."""
+    """Return a value to store, and freeze the objects that it was read from."""
     before, compiler.read = compiler.read, set()
     given = compiler.stored(node, scope)
     if is_generator(given):
@@ -78,7 +78,7 @@ def copied(compiler: Compiler, node: nodes.Node, scope: Scope) -> Storable:
 
 
 def element_value(compiler: Compiler, node: nodes.Node, scope: Scope) -> Value:
-    """Give the current value of an element of a new list."""
+    """Return the current value of an element of a new list."""
     given = copied(compiler, node, scope)
     if isinstance(given, ObjectRef):
         compiler.heap.frozen |= compiler.heap.reachable(given)
@@ -86,7 +86,7 @@ def element_value(compiler: Compiler, node: nodes.Node, scope: Scope) -> Value:
 
 
 def entry(compiler: Compiler, ref: ObjectRef, name: Any, attribute: bool = False) -> Storable:
-    """Give an entry of a mapping or a namespace."""
+    """Return an entry of a mapping or a namespace."""
     compiler.read_entries.add((ref.object_id, name))
     method = attribute and ref.kind == "mapping" and hasattr(dict, str(name))
     if method or str(name).startswith("__"):

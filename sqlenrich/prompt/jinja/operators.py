@@ -100,7 +100,7 @@ def binary(compiler: Compiler, node: nodes.BinExpr, scope: Scope) -> Storable:
 
 
 def arithmetic(compiler: Compiler, node: nodes.BinExpr, left: Value, right: Value) -> Value:
-    """Give ``left + right`` and the other operators on two values."""
+    """Return ``left + right`` and the other operators on two values."""
     name, function = ARITHMETIC[type(node)]
     if isinstance(left, Static) and isinstance(right, Static):
         return compiler.fold(node, lambda: function(left.value, right.value))

@@ -29,7 +29,7 @@ def join(parts: Iterable[Expr]) -> Expr:
 
 
 def guards(value: Storable) -> list[Expr]:
-    """Give the guards of a value: Jinja evaluates it even if it is not read."""
+    """Return the guards of a value: Jinja evaluates it even if it is not read."""
     broken = [immediate_failure(v) for v in parts_of(value) if isinstance(v, Dynamic)]
     return [fail_where(condition, Const("")) for condition in broken if condition is not None]
 
@@ -59,7 +59,7 @@ def is_guard(part: Expr) -> bool:
 
 
 def parts_of(value: Storable) -> Iterator[Storable]:
-    """Give the values inside lists and mappings, or the value itself."""
+    """Return the values inside lists and mappings, or the value itself."""
     match value:
         case ListValue(values):
             for inner in values:

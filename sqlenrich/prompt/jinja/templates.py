@@ -15,7 +15,7 @@ from sqlenrich.prompt.jinja.scope import Module, Scope
 
 
 def used(compiler: Compiler, tree: nodes.Template) -> Iterator[nodes.Template]:
-    """Give the templates that a template includes or imports, directly or not."""
+    """Return the templates that a template includes or imports, directly or not."""
     for node in tree.find_all((nodes.Include, nodes.Import, nodes.FromImport)):
         assert isinstance(node, nodes.Include | nodes.Import | nodes.FromImport)
         if isinstance(node.template, nodes.Const) and node.template.value not in compiler.loaded:

@@ -23,7 +23,7 @@ _NO_NUMBER = r"^[\x00-\x2a\x2c\x2f\x3a-\x5e\x60-\x7f]*$"  # ASCII without digits
 
 
 def arithmetic(op: Op, text: TextFunctions, value: Print) -> Sql | None:
-    """Give the SQL of an operation on numbers, None for another one. ``value`` prints what it is about.
+    """Return the SQL of an operation on numbers, None for another one. ``value`` prints what it is about.
 
     ``text`` is the engine's table; operations on numbers that are the same in Python and on engines stand there alone.
     """

@@ -60,7 +60,7 @@ _TITLED = (
 
 
 def prompt_sql(expr: Expr, text: TextFunctions, column: ColumnSql) -> Sql:
-    """Give the SQL of a prompt: its text, NULL where the template fails for the row.
+    """Return the SQL of a prompt: its text, NULL where the template fails for the row.
 
     ``text`` is the engine's table of text functions, ``column`` gives the SQL of a column by its name.
     """
@@ -75,7 +75,7 @@ class _Printer:
         self.printed = 0
 
     def safe(self, expr: Expr) -> Sql:
-        """Give a value that is NULL wherever evaluating it fails."""
+        """Return a value that is NULL wherever evaluating it fails."""
         if isinstance(expr, Concat):
             return concat(*(self.safe(part) for part in expr.parts))
         if isinstance(expr, If):
@@ -124,7 +124,7 @@ class _Printer:
             self.known = before
 
     def or_constant(self, expr: If) -> Sql | None:
-        """Give ``constant if x is none else x`` as COALESCE, which is shorter."""
+        """Return ``constant if x is none else x`` as COALESCE, which is shorter."""
         match expr:
             case If(Op("is_none", (subject,), _), Const(str() as constant), orelse) if (
                 orelse == subject and failure(subject) is None
@@ -180,7 +180,7 @@ class _Printer:
         return self.bounded(self.operation(expr))
 
     def boxed(self, value: Sql, kind: Type) -> Sql:
-        """Give a value as an element of an array."""
+        """Return a value as an element of an array."""
         return self.text.boxed(value) if isinstance(kind, Array) and self.text.boxed is not None else value
 
     def unboxed(self, value: Sql, kind: Type) -> Sql:
@@ -194,7 +194,7 @@ class _Printer:
         return built
 
     def body(self, item: Var, position: Var | None, inner: Callable[[], Sql]) -> Body:
-        """Give a lambda's body as a function of the SQL of the element and of the position."""
+        """Return a lambda's body as a function of the SQL of the element and of the position."""
 
         def build(element: Sql, at: Sql | None) -> Sql:
             before = dict(self.bound)
@@ -278,13 +278,13 @@ class _Printer:
         return text_function(self.text, "text_" + getattr(expr.type, "name", "bigint"))(value)
 
     def signed(self, before: Expr, rounded: Sql, text: Sql) -> Sql:
-        """Give the text of a rounded decimal with the sign of a negative zero, which Python's decimals have."""
+        """Return the text of a rounded decimal with the sign of a negative zero, which Python's decimals have."""
         below = exp.LT(this=self.value(before), expression=self.zero(before.type))
         zero = exp.EQ(this=rounded.copy(), expression=literal(0))
         return concat(case((exp.And(this=below, expression=zero), literal("-")), default=literal("")), text)
 
     def zero(self, kind: Type) -> Sql:
-        """Give a zero to compare with. Beside the integer 0, Spark drops digits of a decimal below 1."""
+        """Return a zero to compare with. Beside the integer 0, Spark drops digits of a decimal below 1."""
         if isinstance(kind, Decimal) and kind.scale == kind.precision:
             return self.text.decimal(f"{0:.{kind.scale}f}", kind)
         return literal(0)
@@ -368,5 +368,5 @@ def _rounds(expr: Expr) -> bool:
 
 
 def _operand(value: Sql) -> Sql:
-    """Give an operand of a comparison in parentheses where it is a predicate itself."""
+    """Return an operand of a comparison in parentheses where it is a predicate itself."""
     return exp.Paren(this=value) if isinstance(value, exp.Predicate | exp.Not | exp.Connector) else value

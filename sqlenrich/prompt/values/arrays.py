@@ -54,19 +54,19 @@ from sqlenrich.prompt.values.value import (
 
 
 def or_empty(array: Expr) -> Expr:
-    """Give an array that is empty where it is None, as for Jinja's map and select."""
+    """Return an array that is empty where it is None, as for Jinja's map and select."""
     return Op("or_empty", (array,), array.type) if none_possible(array) else array
 
 
 def size(array: Expr) -> Expr:
-    """Give ``len(array)``."""
+    """Return ``len(array)``."""
     if isinstance(array, Map) and immediate_failure(array.body) is None:
         return size(array.array)
     return Op("size", (array,), BIGINT)
 
 
 def joined(variables: VariableNames, array: Expr, separator: Expr, attribute: str | None = None) -> Expr:
-    """Give Jinja's ``join``: each element as text, None as "None"."""
+    """Return Jinja's ``join``: each element as text, None as "None"."""
     item, position = variables.fresh(array)
     text = to_str(item if attribute is None else member(item, attribute))
     if not isinstance(separator, Const):  # DuckDB joins with a constant only
@@ -78,14 +78,14 @@ def joined(variables: VariableNames, array: Expr, separator: Expr, attribute: st
 
 
 def require_texts(variables: VariableNames, array: Expr) -> Expr:
-    """Give an array of texts that fails where an element is None, as Python's ``str.join`` does."""
+    """Return an array of texts that fails where an element is None, as Python's ``str.join`` does."""
     if not none_inside(array):
         return array
     return mapped(variables, array, required_text)
 
 
 def member(value: Expr, name: str) -> Expr:
-    """Give a field of a struct. Raises CompileError for an unknown field."""
+    """Return a field of a struct. Raises CompileError for an unknown field."""
     if not isinstance(value.type, Struct) or (kind := value.type.field(name)) is None:
         known = [n for n, _ in value.type.fields] if isinstance(value.type, Struct) else []
         raise CompileError(f'no field "{name}" in {describe(value.type)}; there are: {", ".join(known) or "none"}')
@@ -93,7 +93,7 @@ def member(value: Expr, name: str) -> Expr:
 
 
 def sliced(array: Expr, start: Value, stop: Value) -> Expr:
-    """Give ``array[start:stop]``. Each end may be absent, negative, or differ by row."""
+    """Return ``array[start:stop]``. Each end may be absent, negative, or differ by row."""
     length = size(array)
     first, last = slice_bound(start, length, Const(0)), slice_bound(stop, length, length)
     bounds = (first or Const(0),) if last is None else (first or Const(0), last)
@@ -103,13 +103,13 @@ def sliced(array: Expr, start: Value, stop: Value) -> Expr:
 
 
 def mapped(variables: VariableNames, array: Expr, body: Callable[[Expr], Expr]) -> Expr:
-    """Give ``[body(x) for x in array]``."""
+    """Return ``[body(x) for x in array]``."""
     item, position = variables.fresh(array)
     return Map(array, item, position, body(item))
 
 
 def where(variables: VariableNames, array: Expr, test: Callable[[Expr], Expr]) -> Expr:
-    """Give ``[x for x in array if test(x)]``."""
+    """Return ``[x for x in array if test(x)]``."""
     item, _ = variables.fresh(array)
     found = test(item)
     if found == TRUE:
@@ -120,7 +120,7 @@ def where(variables: VariableNames, array: Expr, test: Callable[[Expr], Expr]) -
 def select(
     variables: VariableNames, array: Expr, test: Callable[[Expr], Expr] | None, attribute: str | None, keep: bool
 ) -> Expr:
-    """Give select, reject, selectattr or rejectattr."""
+    """Return select, reject, selectattr or rejectattr."""
 
     def holds(item: Expr) -> Expr:
         value = item if attribute is None else member(item, attribute)
@@ -131,7 +131,7 @@ def select(
 
 
 def array_index(variables: VariableNames, array: Expr, value: Value) -> Expr:
-    """Give ``array.index(value)``; fails where it is not there."""
+    """Return ``array.index(value)``; fails where it is not there."""
     sought = lift(value)
     if sought.type != item_type(array):
         raise CompileError(f"index of {describe(sought.type)} in {describe(array.type)}")
@@ -147,7 +147,7 @@ def array_index(variables: VariableNames, array: Expr, value: Value) -> Expr:
 
 
 def contains(variables: VariableNames, array: Expr, value: Value) -> Expr:
-    """Give ``value in array``."""
+    """Return ``value in array``."""
     item, position = variables.fresh(array)
     test = equal(item, value)
     if test == FALSE:
@@ -161,7 +161,7 @@ def contains(variables: VariableNames, array: Expr, value: Value) -> Expr:
 
 
 def split_words(variables: VariableNames, text: Expr) -> Expr:
-    """Give ``text.split()``: at runs of white space, without empty parts."""
+    """Return ``text.split()``: at runs of white space, without empty parts."""
     blank = WHITESPACE.replace(" ", "")
     spaced = Op("translate", (required_text(text), Const(blank), Const(" " * len(blank))), STRING)
     parts = Op("split", (spaced, Const(" ")), Array(STRING))
@@ -169,20 +169,20 @@ def split_words(variables: VariableNames, text: Expr) -> Expr:
 
 
 def positions_of(variables: VariableNames, array: Expr) -> tuple[Expr, Var, Var]:
-    """Give the positions of an array as an array, and the variables for an element of it."""
+    """Return the positions of an array as an array, and the variables for an element of it."""
     positions = Op("sequence", (size(array),), Array(BIGINT))
     return positions, *variables.fresh(positions)
 
 
 def reversed_(variables: VariableNames, array: Expr) -> Expr:
-    """Give the elements of an array from the last to the first."""
+    """Return the elements of an array from the last to the first."""
     positions, at, place = positions_of(variables, array)
     last = Op("subtract", (size(array), Const(1)), BIGINT)
     return Map(positions, at, place, Element(array, Op("subtract", (last, at), BIGINT), inside=True))
 
 
 def sort_key(item: Expr, attribute: str | None, case_sensitive: bool) -> Expr:
-    """Give the key of Jinja's sort, unique, min and max: in lower case unless ``case_sensitive``."""
+    """Return the key of Jinja's sort, unique, min and max: in lower case unless ``case_sensitive``."""
     key = item if attribute is None else member(item, attribute)
     if isinstance(key.type, Array | Struct):
         raise CompileError(f"ordering {describe(key.type)}; name a field with attribute=")
@@ -190,13 +190,13 @@ def sort_key(item: Expr, attribute: str | None, case_sensitive: bool) -> Expr:
 
 
 def sort(variables: VariableNames, array: Expr, attribute: str | None, case_sensitive: bool, descending: bool) -> Expr:
-    """Give Jinja's ``sort``. Fails where a key is None, as Python's comparison does."""
+    """Return Jinja's ``sort``. Fails where a key is None, as Python's comparison does."""
     item, _ = variables.fresh(array)
     return Sort(array, item, sort_key(item, attribute, case_sensitive), descending)
 
 
 def unique(variables: VariableNames, array: Expr, attribute: str | None, case_sensitive: bool) -> Expr:
-    """Give Jinja's ``unique``: of elements with the same key, the first."""
+    """Return Jinja's ``unique``: of elements with the same key, the first."""
     item, _ = variables.fresh(array)
     key = sort_key(item, attribute, case_sensitive)
     if key.type == DOUBLE:
@@ -209,7 +209,7 @@ def unique(variables: VariableNames, array: Expr, attribute: str | None, case_se
 
 
 def sum_of(array: Expr) -> Expr:
-    """Give the sum of an array of integers. Fails beyond 64 bits."""
+    """Return the sum of an array of integers. Fails beyond 64 bits."""
     if item_type(array) != BIGINT:
         raise CompileError(f"the sum of {describe(array.type)}; only integers add up alike on all engines")
     broken = fails_or_none(array)
@@ -228,7 +228,7 @@ def concatenated(parts: list[Expr]) -> Expr:
 
 
 def by_rank(sort: Sort) -> Expr:
-    """Give a sort without SQL's sort by key: the position of each element is its rank."""
+    """Return a sort without SQL's sort by key: the position of each element is its rank."""
     key, n = sort.item.name, size(sort.array)
     keys = Map(sort.array, sort.item, Var(f"{key}_at", BIGINT), sort.key)
     positions = Op("sequence", (n,), Array(BIGINT))
@@ -243,13 +243,13 @@ def by_rank(sort: Sort) -> Expr:
 
 
 def equals_empty(array: Expr) -> Expr:
-    """Give ``array == []``."""
+    """Return ``array == []``."""
     empty = Op("eq", (size(array), Const(0)), BOOLEAN)
     return choose(is_none(array), FALSE, empty) if none_possible(array) else empty
 
 
 def element(array: Expr, index: Value, strict: bool = False) -> Expr:
-    """Give ``array[index]``. With ``strict``, as for ``first`` and ``last``, an array that is None fails."""
+    """Return ``array[index]``. With ``strict``, as for ``first`` and ``last``, an array that is None fails."""
     at = lift(index)
     if at.type != BIGINT:
         raise CompileError(f"an array indexed by {describe(at.type)}; it must be an integer")
@@ -258,7 +258,7 @@ def element(array: Expr, index: Value, strict: bool = False) -> Expr:
 
 
 def extremum(name: str, numbers: list[Expr]) -> Expr:
-    """Give the least or the greatest of some integers. Fails where one is None, which some engines would ignore."""
+    """Return the least or the greatest of some integers. Fails where one is None, which some engines would ignore."""
     if len(numbers) == 1:
         return numbers[0]
     broken: Expr | None = None
@@ -268,7 +268,7 @@ def extremum(name: str, numbers: list[Expr]) -> Expr:
 
 
 def as_array(value: Value) -> Expr:
-    """Give a list literal or an array of the row as an array."""
+    """Return a list literal or an array of the row as an array."""
     if isinstance(value, Static) and isinstance(value.value, list | tuple | range):
         return constant_array([Static(item) for item in value.value])
     if isinstance(value, ListValue):
@@ -279,7 +279,7 @@ def as_array(value: Value) -> Expr:
 
 
 def as_array_like(value: Value, kind: Type) -> Value:
-    """Give a list literal as an array of the type ``kind``. Other values, and literals for other types, stay."""
+    """Return a list literal as an array of the type ``kind``. Other values, and literals for other types, stay."""
     if not isinstance(kind, Array):
         return value
     if isinstance(value, ListValue):
@@ -311,7 +311,7 @@ def is_python_list(value: Value) -> bool:
 
 
 def as_same_arrays(a: Value, b: Value) -> tuple[Expr, Expr]:
-    """Give two list literals as arrays of one type."""
+    """Return two list literals as arrays of one type."""
     first, second = _values(a), _values(b)
     kinds = [
         array.type.item for array in (constant_array(v) for v in (first, second) if v) if isinstance(array.type, Array)
@@ -328,7 +328,7 @@ def _values(value: Value) -> list[Value]:
 
 
 def constant_array(values: list[Value], kind: Type | None = None) -> Expr:
-    """Give a list of values as an array. Raises CompileError for several types."""
+    """Return a list of values as an array. Raises CompileError for several types."""
     lifted = tuple(lift(value) for value in values)
     types = {value.type for value in lifted if value != Const(None)}
     if not types and kind is not None:
@@ -339,7 +339,7 @@ def constant_array(values: list[Value], kind: Type | None = None) -> Expr:
 
 
 def loop_attribute(loop: LoopVariable, name: str) -> Value:
-    """Give an attribute of the ``loop`` variable."""
+    """Return an attribute of the ``loop`` variable."""
     at, length = loop.position, size(loop.array)
     last = Op("subtract", (length, Const(1)), BIGINT)
     match name:

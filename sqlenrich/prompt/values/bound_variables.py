@@ -18,7 +18,7 @@ class VariableNames:
         self._numbers: Iterator[int] = count(1)
 
     def fresh(self, array: Expr) -> tuple[Var, Var]:
-        """Give new variables for an element of an array and for its position."""
+        """Return new variables for an element of an array and for its position."""
         while True:
             number = next(self._numbers)
             item, at = f"x{number}", f"i{number}"
@@ -27,7 +27,7 @@ class VariableNames:
 
 
 def item_type(array: Expr) -> Type:
-    """Give the type of an array's elements. Raises CompileError for another type."""
+    """Return the type of an array's elements. Raises CompileError for another type."""
     if not isinstance(array.type, Array):
         raise CompileError(f"an array is needed, not {describe(array.type)}")
     return array.type.item

@@ -86,12 +86,12 @@ MUTATING_METHODS = frozenset(
 
 
 def divisible(value: Expr, by: Value) -> Expr:
-    """Give the test ``value is divisibleby(by)``."""
+    """Return the test ``value is divisibleby(by)``."""
     return equal(numbers.whole_division("%")(value, lift(by)), Static(0))
 
 
 def of_type(*names: str) -> Callable[[Expr], Expr]:
-    """Give the test whether a value has one of some types. None has none of them."""
+    """Return the test whether a value has one of some types. None has none of them."""
 
     def test(value: Expr) -> Expr:
         kind = value.type.name if isinstance(value.type, Scalar) else type(value.type).__name__.lower()

@@ -11,7 +11,7 @@ from sqlenrich.prompt.values.value import CompileError, Dynamic, Generator, Stat
 
 
 def comparison(variables: VariableNames, name: str, left: Value, right: Value) -> Expr:
-    """Give ``left == right`` and the other comparisons by name."""
+    """Return ``left == right`` and the other comparisons by name."""
     if name in ("eq", "ne") and Static([]) in (left, right):
         array = left if right == Static([]) else right
         if isinstance(array, Dynamic) and isinstance(array.type, Array):

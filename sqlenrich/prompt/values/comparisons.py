@@ -29,7 +29,7 @@ EXACT = 2**53
 
 
 def equal(a: Value, b: Value) -> Expr:
-    """Give ``a == b`` of Python."""
+    """Return ``a == b`` of Python."""
     if isinstance(a, Static) and isinstance(b, Static):
         return TRUE if a.value == b.value else FALSE
     left, right = lift(a), lift(b)
@@ -60,7 +60,7 @@ def equal(a: Value, b: Value) -> Expr:
 
 
 def unlike(left: Expr, right: Expr) -> Expr:
-    """Give ``left == right`` for values of different types. They are equal only where both are None."""
+    """Return ``left == right`` for values of different types. They are equal only where both are None."""
     result: Expr = FALSE
     if none_possible(left) and none_possible(right):
         result = Op("and", (is_none(left), is_none(right)), BOOLEAN)
@@ -68,7 +68,7 @@ def unlike(left: Expr, right: Expr) -> Expr:
 
 
 def unlike_blank(left: Expr, right: Expr) -> Expr:
-    """Give ``left == right`` where one may be blank, as an ``if`` without ``else`` is. Blank equals only blank."""
+    """Return ``left == right`` where one may be blank, as an ``if`` without ``else`` is. Blank equals only blank."""
     if not may_be_blank(left):
         left, right = right, left
     if isinstance(left, If):
@@ -79,12 +79,12 @@ def unlike_blank(left: Expr, right: Expr) -> Expr:
 
 
 def after_evaluating(operand: Expr, result: Expr) -> Expr:
-    """Give ``result``, failing where ``operand`` fails: Jinja evaluates the operand though it decides nothing."""
+    """Return ``result``, failing where ``operand`` fails: Jinja evaluates the operand though it decides nothing."""
     return result if failure(operand) is None else If(is_none(operand), result, result)
 
 
 def contained(item: Value, container: Value) -> Expr:
-    """Give ``item in container``."""
+    """Return ``item in container``."""
     if isinstance(item, Static) and isinstance(container, Static):
         try:
             return TRUE if item.value in container.value else FALSE
@@ -121,7 +121,7 @@ def _is_number(value: Expr) -> bool:
 
 
 def ordered(name: str, a: Expr, b: Expr) -> Expr:
-    """Give ``a < b`` and the other orderings."""
+    """Return ``a < b`` and the other orderings."""
     if number_beside_number(a, b):
         return compare(name, a, b)
     if a.type != b.type or a.type not in (STRING, BIGINT, DATE, TIMESTAMP):
@@ -180,7 +180,7 @@ _WIDE = Context(prec=80)
 
 
 def constant_decimal(value: PyDecimal, kind: Decimal) -> Expr:
-    """Give a constant of a decimal type."""
+    """Return a constant of a decimal type."""
     return Op("decimal", (Const(f"{value.quantize(PyDecimal(1).scaleb(-kind.scale), context=_WIDE):f}"),), kind)
 
 

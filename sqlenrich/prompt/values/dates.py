@@ -22,7 +22,7 @@ _FORMAT = re.compile(r"%-?.|[^%]+", re.S)
 
 
 def part(value: Expr, name: str) -> Expr:
-    """Give ``value.year`` and the other parts, as an integer."""
+    """Return ``value.year`` and the other parts, as an integer."""
     if name not in PARTS or (value.type == DATE and name not in OF_DATE):
         known = PARTS if value.type == TIMESTAMP else OF_DATE
         raise CompileError(f'".{name}" of a {describe(value.type)}; there are: {", ".join(known)}')
@@ -30,13 +30,13 @@ def part(value: Expr, name: str) -> Expr:
 
 
 def isoformat(value: Expr) -> Expr:
-    """Give ``value.isoformat()``."""
+    """Return ``value.isoformat()``."""
     text = as_text(value)
     return text if value.type == DATE else Op("replace", (text, Const(" "), Const("T")), STRING)
 
 
 def strftime(value: Expr, form: Value) -> Expr:
-    """Give ``value.strftime(form)``. Fails before the year 1000, which platforms print differently."""
+    """Return ``value.strftime(form)``. Fails before the year 1000, which platforms print differently."""
     if not isinstance(form, Static) or not isinstance(form.value, str):
         raise CompileError("strftime with a format that differs by row; write it as a constant")
     parts: list[Expr] = []

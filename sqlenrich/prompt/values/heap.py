@@ -49,18 +49,18 @@ class Heap:
     """The objects that exist."""
 
     def copy(self) -> Heap:
-        """Give a copy that later changes do not reach."""
+        """Return a copy that later changes do not reach."""
         return Heap(dict(self.entries), self.frozen, self.allocated)
 
     def load(self, ref: ObjectRef) -> Value:
-        """Give the current value of an object."""
+        """Return the current value of an object."""
         if ref.kind == "list":
             return self.resolve(self.entries[ref.object_id, None])
         entries = tuple((name, self.resolve(value)) for name, value in self.items(ref))
         return MappingValue(entries) if entries or ref.kind == "namespace" else Static({})
 
     def reachable(self, ref: ObjectRef) -> set[int]:
-        """Give the objects that can be reached from an object, itself included."""
+        """Return the objects that can be reached from an object, itself included."""
         found, left = {ref.object_id}, [ref]
         while left:
             inside = [value for _, value in self.items(left.pop()) if isinstance(value, ObjectRef)]
@@ -69,13 +69,13 @@ class Heap:
         return found
 
     def resolve(self, value: Storable) -> Value:
-        """Give the current value of a name or an entry. Raises CompileError inside a loop that changes it."""
+        """Return the current value of a name or an entry. Raises CompileError inside a loop that changes it."""
         if isinstance(value, LoopCarried | LoopAccumulated | LoopAssigned):
             raise CompileError(READ_IN_LOOP)
         return self.load(value) if isinstance(value, ObjectRef) else value
 
     def items(self, ref: ObjectRef) -> Iterator[tuple[Any, Storable]]:
-        """Give the entries of an object."""
+        """Return the entries of an object."""
         return ((name, value) for (object_id, name), value in self.entries.items() if object_id == ref.object_id)
 
     def store(self, slot: Slot, value: Storable) -> None:
@@ -96,12 +96,12 @@ class Ids:
         self._numbers = count(1)
 
     def new(self) -> int:
-        """Give a new number."""
+        """Return a new number."""
         return next(self._numbers)
 
 
 def appended(current: Storable, item: Value) -> Storable:
-    """Give a list with one more element."""
+    """Return a list with one more element."""
     if isinstance(current, LoopCarried | LoopAccumulated):
         return accumulate(current, item, "item")
     if isinstance(current, Static) and isinstance(item, Static):
@@ -136,5 +136,5 @@ def merge_heaps(test: Expr, then: Heap, orelse: Heap, select: Select) -> Heap:
 
 
 def changed_slots(before: Heap, after: Heap) -> list[Slot]:
-    """Give the slots whose entries a loop's body changes, of those that existed before it."""
+    """Return the slots whose entries a loop's body changes, of those that existed before it."""
     return [slot for slot, value in before.entries.items() if after.entries.get(slot) != value]

@@ -10,14 +10,14 @@ from sqlenrich.prompt.values.value import GENERATOR, CompileError, Dynamic, List
 
 
 def elements(value: Value) -> list[Value]:
-    """Give the values of a list literal."""
+    """Return the values of a list literal."""
     if not isinstance(value, Static | ListValue):
         raise CompileError("a list is needed")
     return list(value.values) if isinstance(value, ListValue) else [Static(item) for item in value.value]
 
 
 def list_value(values: list[Value], as_tuple: bool) -> Value:
-    """Give a list or a tuple of some values: static where all of them are."""
+    """Return a list or a tuple of some values: static where all of them are."""
     if any(map(is_generator, values)):
         raise CompileError(f"keeping {GENERATOR}")
     if all(isinstance(value, Static) for value in values):
@@ -27,7 +27,7 @@ def list_value(values: list[Value], as_tuple: bool) -> Value:
 
 
 def fail_beside(value: Value, others: Iterable[Value]) -> Value:
-    """Give a value of a literal, failing where another one fails: Jinja evaluates all values of a literal."""
+    """Return a value of a literal, failing where another one fails: Jinja evaluates all values of a literal."""
     broken: Expr | None = None
     for other in others:
         if other is not value and isinstance(other, Dynamic):

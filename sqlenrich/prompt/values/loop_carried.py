@@ -61,7 +61,7 @@ def accumulate(base: LoopCarried | LoopAccumulated, new_updates: Value, kind: st
 
 
 def accumulate_sum(left: LoopCarried | LoopAccumulated, right: Value) -> LoopAccumulated:
-    """Give ``left + right`` where a loop changes ``left``."""
+    """Return ``left + right`` where a loop changes ``left``."""
     if isinstance(right, ListValue) or (isinstance(right, Static) and isinstance(right.value, list)):
         parts = right.values if isinstance(right, ListValue) else tuple(Static(item) for item in right.value)
         before = left.parts if isinstance(left, LoopAccumulated) else ()
@@ -77,13 +77,13 @@ def accumulate_sum(left: LoopCarried | LoopAccumulated, right: Value) -> LoopAcc
 
 
 def accumulate_text(left: LoopCarried | LoopAccumulated, right: list[Expr]) -> LoopAccumulated:
-    """Give ``left ~ right`` where a loop changes ``left``."""
+    """Return ``left ~ right`` where a loop changes ``left``."""
     before = left.parts if isinstance(left, LoopAccumulated) else ()
     return LoopAccumulated(left.slot, left.loop, (*before, *(LoopUpdate(TRUE, to_str(part), "text") for part in right)))
 
 
 def new_updates(current: Storable | None, given: Storable) -> tuple[LoopUpdate, ...]:
-    """Give the updates that an assignment adds to a loop-carried value."""
+    """Return the updates that an assignment adds to a loop-carried value."""
     before = len(current.parts) if isinstance(current, LoopAccumulated) else 0
     return given.parts[before:] if isinstance(given, LoopAccumulated) else ()
 
@@ -134,7 +134,7 @@ def after_loop(
     after: Storable,
     select: Select,
 ) -> Storable:
-    """Give a value after a loop over an array, from the value after one iteration."""
+    """Return a value after a loop over an array, from the value after one iteration."""
     if isinstance(after, LoopCarried):
         return before
     if isinstance(after, LoopAccumulated):

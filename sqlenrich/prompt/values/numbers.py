@@ -18,19 +18,19 @@ from sqlenrich.prompt.values.value import CompileError, Static, Value, choose, d
 
 
 def add(a: Expr, b: Expr) -> Expr:
-    """Give ``a + b`` of two numbers or two texts. Fails for an integer beyond 64 bits."""
+    """Return ``a + b`` of two numbers or two texts. Fails for an integer beyond 64 bits."""
     if a.type == b.type == STRING:
         return Concat((a, b))
     return _arithmetic("add", "adding {} and {}", a, b)
 
 
 def subtract(a: Expr, b: Expr) -> Expr:
-    """Give ``a - b``."""
+    """Return ``a - b``."""
     return _arithmetic("subtract", "subtracting {1} from {0}", a, b)
 
 
 def multiply(a: Expr, b: Expr) -> Expr:
-    """Give ``a * b`` of numbers."""
+    """Return ``a * b`` of numbers."""
     return _arithmetic("multiply", "multiplying {} by {}", a, b)
 
 
@@ -43,7 +43,7 @@ def _arithmetic(name: str, words: str, a: Expr, b: Expr) -> Expr:
 
 
 def divide(a: Expr, b: Expr) -> Expr:
-    """Give ``a / b``, a double. Fails for a divisor of 0 and for an integer that is no double."""
+    """Return ``a / b``, a double. Fails for a divisor of 0 and for an integer that is no double."""
     if a.type not in NUMERIC or b.type not in NUMERIC:
         raise CompileError(f"dividing {describe(a.type)} by {describe(b.type)}")
     if isinstance(b, Const) and not b.value:
@@ -58,7 +58,7 @@ def _exact(number: Expr) -> Expr:
 
 
 def whole_division(name: str) -> Callable[[Expr, Expr], Expr]:
-    """Give ``a // b`` or ``a % b`` of integers, for a constant ``b``."""
+    """Return ``a // b`` or ``a % b`` of integers, for a constant ``b``."""
 
     def divided(a: Expr, b: Expr) -> Expr:
         if a.type != BIGINT or b.type != BIGINT:
@@ -73,7 +73,7 @@ def whole_division(name: str) -> Callable[[Expr, Expr], Expr]:
 
 
 def as_double(number: Expr) -> Expr:
-    """Give a number as a double."""
+    """Return a number as a double."""
     if isinstance(number, Const) and isinstance(number.value, int | float):
         if isinstance(number.value, int) and abs(number.value) > EXACT:
             raise CompileError(f"the constant {number.value}: no double equals it")
@@ -82,7 +82,7 @@ def as_double(number: Expr) -> Expr:
 
 
 def negative(number: Expr) -> Expr:
-    """Give ``-number``."""
+    """Return ``-number``."""
     if number.type == DOUBLE:
         return Op("double_multiply", (number, Const(-1.0)), DOUBLE)
     if number.type != BIGINT:
@@ -91,7 +91,7 @@ def negative(number: Expr) -> Expr:
 
 
 def absolute(number: Expr) -> Expr:
-    """Give ``abs(number)``. Fails for the least integer, whose negative needs over 64 bits."""
+    """Return ``abs(number)``. Fails for the least integer, whose negative needs over 64 bits."""
     if number.type == DOUBLE:
         return Op("double_abs", (number,), DOUBLE)
     if number.type != BIGINT:
@@ -106,7 +106,7 @@ MAX_DIGITS = 28
 
 
 def rounded(value: Expr, precision: Value = Static(0), method: Value = Static("common")) -> Expr:
-    """Give Jinja's ``round``: the nearest value, half to even, as in Python."""
+    """Return Jinja's ``round``: the nearest value, half to even, as in Python."""
     if not isinstance(precision, Static) or type(precision.value) is not int or not isinstance(method, Static):
         raise CompileError("round with arguments that differ by row")
     digits = precision.value
@@ -141,7 +141,7 @@ def rounded(value: Expr, precision: Value = Static(0), method: Value = Static("c
 
 
 def integer(value: Expr, default: Value = Static(0), base: Value = Static(10)) -> Expr:
-    """Give Jinja's ``int``: the default where the value is no number."""
+    """Return Jinja's ``int``: the default where the value is no number."""
     if base != Static(10):
         raise CompileError("int with a base other than 10")
     fallback = lift(default)
@@ -161,7 +161,7 @@ def integer(value: Expr, default: Value = Static(0), base: Value = Static(10)) -
 
 
 def floating(value: Expr, default: Value = Static(0.0)) -> Expr:
-    """Give Jinja's ``float``: the default where the value is no number."""
+    """Return Jinja's ``float``: the default where the value is no number."""
     fallback = as_double(lift(default))
     if none_possible(fallback):
         raise CompileError("float with a default that is None")
@@ -184,7 +184,7 @@ _SPEC = re.compile(r"(?:0?(?:\.(?P<digits>\d+))?(?P<kind>[df]))?")
 
 
 def percent(template: str, values: list[Value], to_str: Callable[[Expr], Expr]) -> list[Expr]:
-    """Give the parts of Python's ``template % values``: ``%s``, ``%d``, ``%.2f`` and ``%%``."""
+    """Return the parts of Python's ``template % values``: ``%s``, ``%d``, ``%.2f`` and ``%%``."""
     parts: list[Expr] = []
     left = list(values)
     at = 0
@@ -212,7 +212,7 @@ def percent(template: str, values: list[Value], to_str: Callable[[Expr], Expr]) 
 
 
 def braces(template: str, values: list[Value], names: dict[str, Value], to_str: Callable[[Expr], Expr]) -> list[Expr]:
-    """Give the parts of Python's ``template.format(...)``: ``{}``, ``{0}``, ``{name}`` and ``{:.2f}``."""
+    """Return the parts of Python's ``template.format(...)``: ``{}``, ``{0}``, ``{name}`` and ``{:.2f}``."""
     parts: list[Expr] = []
     at = place = 0
     for match in _BRACES.finditer(template):

@@ -22,7 +22,7 @@ WORD_STARTS = WHITESPACE + "-({[<"
 
 
 def interleaved(text: Expr, between: Expr) -> Expr:
-    """Give a text with another text before, between and after its characters."""
+    """Return a text with another text before, between and after its characters."""
     characters = Op("sequence", (Op("length", (text,), BIGINT),), Array(BIGINT))
     taken = {*columns_of(text), *columns_of(between), *(v.name for v in variables_of(Concat((text, between))))}
     at, place = VariableNames(taken).fresh(characters)
@@ -31,7 +31,7 @@ def interleaved(text: Expr, between: Expr) -> Expr:
 
 
 def titled(variables: VariableNames, text: Expr, capital: Callable[[Expr], Expr], odd: str) -> Expr:
-    """Give a text in title case: a capital first, and where ``capital`` holds for the character before."""
+    """Return a text in title case: a capital first, and where ``capital`` holds for the character before."""
     characters = Op("sequence", (Op("length", (text,), BIGINT),), Array(BIGINT))
     at, place = variables.fresh(characters)
     one = Op("substr", (text, Op("add", (at, Const(1)), BIGINT), Const(1)), STRING)
@@ -43,13 +43,13 @@ def titled(variables: VariableNames, text: Expr, capital: Callable[[Expr], Expr]
 
 
 def title(variables: VariableNames, text: Expr) -> Expr:
-    """Give Jinja's ``title``: a capital after white space or one of ``-({[<``. Fails for a capital sigma."""
+    """Return Jinja's ``title``: a capital after white space or one of ``-({[<``. Fails for a capital sigma."""
     starts = lambda before: Op("contains", (Const(WORD_STARTS), before), BOOLEAN)  # noqa: E731
     return titled(variables, text, starts, "Σ")
 
 
 def python_title(variables: VariableNames, text: Expr) -> Expr:
-    """Give ``text.title()``: a capital after a character without case. Fails for the letters of :data:`ODD_TITLE`."""
+    """Return ``text.title()``: a capital after a character without case. Fails for the letters of :data:`ODD_TITLE`."""
 
     def uncased(before: Expr) -> Expr:
         return Op("eq", (Op("upper", (before,), STRING), Op("lower", (before,), STRING)), BOOLEAN)

@@ -10,7 +10,7 @@ from sqlenrich.prompt.values.value import CompileError, choose, describe
 
 
 def printed(expr: Expr) -> Expr:
-    """Give the text that Jinja prints for a value of a printable type. Its SQL is NULL only where it fails."""
+    """Return the text that Jinja prints for a value of a printable type. Its SQL is NULL only where it fails."""
     if isinstance(expr, Const):
         return Const("" if expr.value is None else str(expr.value))
     if isinstance(expr, Fail) and expr.blank:
@@ -26,7 +26,7 @@ def printed(expr: Expr) -> Expr:
 
 
 def to_str(value: Expr) -> Expr:
-    """Give Python's ``str(value)``, to which Jinja's text filters convert their value. None is the text "None"."""
+    """Return Python's ``str(value)``, to which Jinja's text filters convert their value. None is the text "None"."""
     if isinstance(value, Const):
         return Const(str(value.value))
     if isinstance(value, Fail) and value.blank:
@@ -39,7 +39,7 @@ def to_str(value: Expr) -> Expr:
 
 
 def unprintable(value: Expr) -> str:
-    """Give the error message for a value that can't be printed."""
+    """Return the error message for a value that can't be printed."""
     names = ", ".join(dict.fromkeys(columns_of(value)))
     match value.type:
         case Array():
@@ -54,7 +54,7 @@ def unprintable(value: Expr) -> str:
 
 
 def required_text(text: Expr) -> Expr:
-    """Give a text that fails where it is None or undefined, as a method of None does."""
+    """Return a text that fails where it is None or undefined, as a method of None does."""
     if none_possible(text):
         return Op("substr", (text, Const(1)), STRING)
     broken = failure(text)
@@ -62,12 +62,12 @@ def required_text(text: Expr) -> Expr:
 
 
 def materialized(text: Expr) -> Expr:
-    """Give the text of a block or a macro, which fails where printing it failed, even if it is not used."""
+    """Return the text of a block or a macro, which fails where printing it failed, even if it is not used."""
     return text if failure(text) is None else Op("written", (text,), STRING)
 
 
 def as_text(expr: Expr) -> Expr:
-    """Give the text of a value that is not None."""
+    """Return the text of a value that is not None."""
     if isinstance(expr, Const):
         return Const(str(expr.value))
     if isinstance(expr, Op) and expr.name == "round":
@@ -78,7 +78,7 @@ def as_text(expr: Expr) -> Expr:
 
 
 def _text_of_rounded(number: Expr, digits: Expr) -> Expr:
-    """Give the text of a rounded double: a fixed number of decimals without trailing zeros."""
+    """Return the text of a rounded double: a fixed number of decimals without trailing zeros."""
     text = Op("fixed", (number, digits), STRING)
     if digits == Const(0):
         return Concat((text, Const(".0")))
@@ -104,7 +104,7 @@ def printable(expr: Expr) -> bool:
 
 
 def decimals(expr: Expr) -> int | None:
-    """Give the most decimals of a double's text. None: unknown, or too many to print."""
+    """Return the most decimals of a double's text. None: unknown, or too many to print."""
     match expr:
         case Const(float() as value) if abs(value) < 1e15:
             materialized = repr(value)

@@ -24,14 +24,14 @@ LONGEST = 1_000_000_000
 
 
 def clamp_position(position: Expr) -> Expr:
-    """Give a position, of a constant at most :data:`LONGEST` from 0."""
+    """Return a position, of a constant at most :data:`LONGEST` from 0."""
     if isinstance(position, Const) and type(position.value) is int:
         return Const(max(-LONGEST, min(position.value, LONGEST)))
     return position
 
 
 def slice_bound(bound: Value, length: Expr, absent: Expr) -> Expr | None:
-    """Give a bound of a slice as a position from 0: None for no bound, ``absent`` for rows where it is None."""
+    """Return a bound of a slice as a position from 0: None for no bound, ``absent`` for rows where it is None."""
     expr = clamp_position(lift(bound))
     if expr == Const(None):
         return None
@@ -46,7 +46,7 @@ def slice_bound(bound: Value, length: Expr, absent: Expr) -> Expr | None:
 
 
 def slice_text(text: Expr, start: Value, stop: Value) -> Expr:
-    """Give ``text[start:stop]`` in characters. Each end may be absent, negative, or differ by row."""
+    """Return ``text[start:stop]`` in characters. Each end may be absent, negative, or differ by row."""
     length = Op("length", (text,), BIGINT)
     first, last = slice_bound(start, length, Const(0)), slice_bound(stop, length, Const(LONGEST))
     if first is None or first == Const(0):
@@ -58,7 +58,7 @@ def slice_text(text: Expr, start: Value, stop: Value) -> Expr:
 
 
 def character(text: Expr, at: Expr) -> Expr:
-    """Give ``text[at]``. Fails out of range and where the index is None."""
+    """Return ``text[at]``. Fails out of range and where the index is None."""
     found = Op("character", (slice_text(text, at, Static(None)),), STRING)
     if isinstance(at, Const) and isinstance(at.value, int):
         if at.value >= 0:
@@ -71,7 +71,7 @@ def character(text: Expr, at: Expr) -> Expr:
 
 
 def _bounded(name: str, a: Expr, b: Expr) -> Expr:
-    """Give a sum or a difference of positions, which can't overflow."""
+    """Return a sum or a difference of positions, which can't overflow."""
     if isinstance(a, Const) and isinstance(b, Const):
         return Const(_python(a) + _python(b) if name == "add" else _python(a) - _python(b))
     return Op(name, (a, b), BIGINT)

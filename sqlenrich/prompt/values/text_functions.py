@@ -25,12 +25,12 @@ WHITESPACE = "".join(chr(c) for c in range(0x3001) if chr(c).isspace())
 
 
 def text_operation(name: str) -> Callable[[Expr], Expr]:
-    """Give an operation with one text as its argument."""
+    """Return an operation with one text as its argument."""
     return lambda text: Op(name, (text,), STRING)
 
 
 def trimming(name: str) -> Callable[..., Expr]:
-    """Give strip, lstrip or rstrip: of white space, or of the characters of a constant."""
+    """Return strip, lstrip or rstrip: of white space, or of the characters of a constant."""
 
     def strip(text: Expr, chars: Value = Static(None)) -> Expr:
         if not isinstance(chars, Static) or not isinstance(chars.value, str | None):
@@ -44,7 +44,7 @@ def trimming(name: str) -> Callable[..., Expr]:
 
 
 def replace(text: Expr, old: Value, new: Value, count: Value = Static(None)) -> Expr:
-    """Give ``text.replace(old, new)``. For rows where ``old`` is empty, ``new`` goes around all characters."""
+    """Return ``text.replace(old, new)``. For rows where ``old`` is empty, ``new`` goes around all characters."""
     if not isinstance(count, Static) or count.value not in (None, -1):
         raise CompileError("replacing only the first occurrences; leave the count out")
     sought = to_str(lift(old))
@@ -59,7 +59,7 @@ def replace(text: Expr, old: Value, new: Value, count: Value = Static(None)) -> 
 
 
 def replace_text(text: Expr, old: Value, new: Value, count: Value = Static(None)) -> Expr:
-    """Give Python's own ``text.replace``, which takes texts only."""
+    """Return Python's own ``text.replace``, which takes texts only."""
     sought, by = lift(old), lift(new)
     if Const(None) in (sought, by) or sought.type != STRING or by.type != STRING:
         raise CompileError("replacing a value that is not text; write x|replace(a, b), which takes any value")
@@ -67,7 +67,7 @@ def replace_text(text: Expr, old: Value, new: Value, count: Value = Static(None)
 
 
 def find(text: Expr, part: Value) -> Expr:
-    """Give ``text.find(part)``, -1 where it is not found."""
+    """Return ``text.find(part)``, -1 where it is not found."""
     at = text_index(text, part)
     return choose(Op("contains", (text, lift(part)), BOOLEAN), at, Const(-1))
 
@@ -79,7 +79,7 @@ def truncate(
     end: Value = Static("..."),
     leeway: Value = Static(5),
 ) -> Expr:
-    """Give Jinja's ``truncate``: at the end of a word, or with ``kill`` anywhere."""
+    """Return Jinja's ``truncate``: at the end of a word, or with ``kill`` anywhere."""
     values = [part.value if isinstance(part, Static) else None for part in (length, kill, end, leeway)]
     most, cut, dots, spare = values[0], values[1], values[2], 5 if values[3] is None else values[3]
     if type(most) is not int or type(spare) is not int or not isinstance(dots, str) or most < len(dots) or spare < 0:
@@ -105,7 +105,7 @@ def _startswith(name: str) -> Callable[..., Expr]:
 
 
 def split(text: Expr, separator: Value = Static(None), most: Value = Static(-1)) -> Expr:
-    """Give ``text.split(separator)`` for a constant separator."""
+    """Return ``text.split(separator)`` for a constant separator."""
     if separator == Static(None):
         raise CompileError("splitting at white space with other arguments")
     if not isinstance(separator, Static) or not isinstance(separator.value, str) or not separator.value:
@@ -116,14 +116,14 @@ def split(text: Expr, separator: Value = Static(None), most: Value = Static(-1))
 
 
 def text_index(text: Expr, part: Value) -> Expr:
-    """Give ``text.index(part)`` for a constant part. Fails where it is not found."""
+    """Return ``text.index(part)`` for a constant part. Fails where it is not found."""
     if not isinstance(part, Static) or not isinstance(part.value, str) or not part.value:
         raise CompileError("index of a text that differs by row, or of an empty one; write it as a constant")
     return Op("text_index", (text, Const(part.value)), BIGINT)
 
 
 def length(value: Expr) -> Expr:
-    """Give ``len(text)`` in characters."""
+    """Return ``len(text)`` in characters."""
     if value.type != STRING:
         raise CompileError(f"the length of {describe(value.type)}; only text and arrays have a length")
     return Op("length", (value,), BIGINT)

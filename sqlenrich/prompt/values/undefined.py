@@ -28,7 +28,7 @@ from sqlenrich.prompt.values.value import CompileError, Static, Value, choose, d
 
 
 def default(value: Expr, fallback: Value = Static(""), boolean: Value = Static(False)) -> Expr:
-    """Give Jinja's ``default`` filter. A column is always defined: for NULL only ``default(x, true)`` gives ``x``."""
+    """Return Jinja's ``default`` filter. A column is always defined: for NULL only ``default(x, true)`` gives ``x``."""
     if not isinstance(boolean, Static):
         raise CompileError("default with a second argument that differs by row")
     instead = lift(fallback)
@@ -43,7 +43,7 @@ def default(value: Expr, fallback: Value = Static(""), boolean: Value = Static(F
 
 
 def undefined(value: Expr) -> Expr:
-    """Give the test whether a value is undefined in Jinja: a field of a missing struct, an index out of range."""
+    """Return the test whether a value is undefined in Jinja: a field of a missing struct, an index out of range."""
     if isinstance(value, Fail):
         return FALSE if value.error else TRUE
     if isinstance(value, If):

@@ -169,7 +169,7 @@ class CompileError(Exception):
 
 
 def lift(value: Storable) -> Expr:
-    """Give a value as an expression. Raises CompileError for lists and mappings."""
+    """Return a value as an expression. Raises CompileError for lists and mappings."""
     if isinstance(value, Static):
         if value.value is None or isinstance(value.value, str | bool | int | float):
             if isinstance(value.value, float) and not math.isfinite(value.value):
@@ -188,14 +188,14 @@ def lift(value: Storable) -> Expr:
 
 
 def describe(value: Type) -> str:
-    """Give a type in words."""
+    """Return a type in words."""
     if isinstance(value, Array):
         return f"array of {describe(value.item)}"
     return "struct" if isinstance(value, Struct) else str(type_json(value))
 
 
 def truth(value: Value) -> Expr:
-    """Give the boolean expression of Python's ``bool(value)``."""
+    """Return the boolean expression of Python's ``bool(value)``."""
     if isinstance(value, Static):
         return TRUE if value.value else FALSE
     if isinstance(value, ListValue | MappingValue | LoopVariable):
@@ -217,7 +217,7 @@ def truth(value: Value) -> Expr:
 
 
 def negate(test: Expr) -> Expr:
-    """Give ``not test``."""
+    """Return ``not test``."""
     match test:
         case Const(constant):
             return Const(not constant)
@@ -227,7 +227,7 @@ def negate(test: Expr) -> Expr:
 
 
 def choose(test: Expr, then: Expr, orelse: Expr) -> Expr:
-    """Give ``then if test else orelse``, folded where the test is constant or both arms are equal."""
+    """Return ``then if test else orelse``, folded where the test is constant or both arms are equal."""
     if isinstance(test, Const):
         return then if test.value else orelse
     if isinstance(test, Fail):

@@ -52,7 +52,7 @@ class Audit(Result):
         return 0 if self.holds else EXIT_FAILED
 
     def to_dict(self) -> dict[str, Any]:
-        """Give the facts by name."""
+        """Return the facts by name."""
         return {
             "name": self.name,
             "output": self.output,
@@ -66,7 +66,7 @@ class Audit(Result):
         }
 
     def to_text(self) -> str:
-        """Give the audit for a terminal."""
+        """Return the audit for a terminal."""
         lines = [line for trail in self.trails for line in (*trail.lines(), "")]
         if not self.trails:
             lines.append(
@@ -146,7 +146,7 @@ def _audit_of_row(stored: StoredOutput, output: str, key: Mapping[str, str]) -> 
 
 
 def _counts(stored: StoredOutput) -> tuple[int, int, int]:
-    """Give the rows, the answers to their requests, and the runs that gave these."""
+    """Return the rows, the answers to their requests, and the runs that gave these."""
     from sqlenrich.quality.audit.rebuilt_requests import PROMPTS, RESPONSES
 
     answers, runs = stored.fetch(f"SELECT count(*), count(DISTINCT run_id) FROM {RESPONSES}")[0]

@@ -54,7 +54,7 @@ class Problem(NamedTuple):
     text: str
 
     def to_text(self) -> str:
-        """Give it as a line."""
+        """Return it as a line."""
         return f"{self.place}: {self.text}"
 
 
@@ -66,7 +66,7 @@ class NotRebuilt(NamedTuple):
     why: str
 
     def to_text(self) -> str:
-        """Give it as a line."""
+        """Return it as a line."""
         return f"{counted(self.number, self.what)} not rebuilt: {self.why}"
 
 
@@ -332,7 +332,7 @@ def pin_problems(stored: StoredOutput) -> Iterator[Problem]:
 
 
 def not_rebuilt(stored: StoredOutput) -> Iterator[NotRebuilt]:
-    """Give what can't be rebuilt, and why; :func:`answer_problems` came before."""
+    """Return what can't be rebuilt, and why; :func:`answer_problems` came before."""
     unknown = stored.one(f"SELECT count(*) FROM {SENT} ANTI JOIN {KNOWN} USING (request_hash)")
     if unknown:
         yield NotRebuilt(unknown, "request", f"the prompt is not stored: {WHY_NOT_STORED['prompts' in stored.tables]}")
@@ -356,7 +356,7 @@ def not_rebuilt(stored: StoredOutput) -> Iterator[NotRebuilt]:
 
 
 def forgotten(stored: StoredOutput) -> str:
-    """Give what was forgotten of the enrichment as a relation."""
+    """Return what was forgotten of the enrichment as a relation."""
     kinds = ", ".join(f"CAST(NULL AS {kind}) AS {name}" for name, kind in forgotten_types().items())
     if stored.described(FORGOTTEN) is None:
         return f"(SELECT {kinds} WHERE FALSE)"
@@ -365,26 +365,26 @@ def forgotten(stored: StoredOutput) -> str:
 
 
 def _forgotten_rows(stored: StoredOutput) -> dict[str, int]:
-    """Give the forgotten rows of the last run by their code, "" for those that were accepted."""
+    """Return the forgotten rows of the last run by their code, "" for those that were accepted."""
     lines = f"{forgotten(stored)} WHERE kind = 'rows' AND run_id = ? GROUP BY ALL"
     found = stored.fetch(f"SELECT coalesce(code, ''), sum(count) FROM {lines}", stored.last.run_id)
     return {code: int(count) for code, count in found}
 
 
 def _listed(found: Sequence[Problem], check: str, place: str, others: str) -> Iterator[Problem]:
-    """Give the first problems of a kind, and the number of the others."""
+    """Return the first problems of a kind, and the number of the others."""
     yield from found[:_MOST]
     if len(found) > _MOST:
         yield Problem(check, place, f"{len(found) - _MOST:,} {others}")
 
 
 def key_names(stored: StoredOutput) -> list[str]:
-    """Give the columns that name a row."""
+    """Return the columns that name a row."""
     return list(stored.request.key)
 
 
 def row_name(stored: StoredOutput, key: Sequence[Any]) -> str:
-    """Give a row by its key, as in ``row id=17``."""
+    """Return a row by its key, as in ``row id=17``."""
     return "row " + ", ".join(f"{name}={_shown(value)}" for name, value in zip(key_names(stored), key, strict=False))
 
 

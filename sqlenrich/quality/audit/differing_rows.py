@@ -31,7 +31,7 @@ class DifferingRows:
 
 
 def column_types(stored: StoredOutput, relation: str) -> dict[str, str]:
-    """Give the columns of a query in parentheses, and their types."""
+    """Return the columns of a query in parentheses, and their types."""
     return {str(row[0]): str(row[1]) for row in stored.fetch(f"DESCRIBE SELECT * FROM {relation}")}
 
 

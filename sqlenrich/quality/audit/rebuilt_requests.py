@@ -65,7 +65,7 @@ def make_views(stored: StoredOutput, test: str = "TRUE") -> None:
 
 
 def judging(stored: StoredOutput, request: SharedRequest, tables: Mapping[str, str]) -> tuple[Step, Step, Step]:
-    """Give the steps by which a run judged its answers, over other tables."""
+    """Return the steps by which a run judged its answers, over other tables."""
     tells = BAD_VALUE in (stored.described(PROMPTS) or {})
     return compile_judging(request.enrichment(stored.name), "duckdb", tables, tells_values=tells)
 
@@ -111,7 +111,7 @@ def make_sent(stored: StoredOutput) -> None:
 
 
 def constants(stored: StoredOutput) -> list[str]:
-    """Give what precedes the prompts in the hashes of all runs of the enrichment, the newest first."""
+    """Return what precedes the prompts in the hashes of all runs of the enrichment, the newest first."""
     lines = [line for line in reversed(list(stored.lines.values())) if line.name == stored.name]
     calls = [call for line in lines if line.request is not None for call in line.request.calls]
     return list(dict.fromkeys(call.constant for call in calls))
@@ -149,7 +149,7 @@ def _add_feedback(stored: StoredOutput, request: SharedRequest, run_id: str, att
 
 
 def rebuilt_requests(stored: StoredOutput, where: str = "TRUE", values: Sequence[Any] = ()) -> Iterator[RebuiltRequest]:
-    """Give the request of each stored answer, by request and attempt; :func:`make_sent` came before.
+    """Return the request of each stored answer, by request and attempt; :func:`make_sent` came before.
 
     No other query may run on the connection until the last one is given.
     """
@@ -176,7 +176,7 @@ def rebuilt_requests(stored: StoredOutput, where: str = "TRUE", values: Sequence
 
 
 def why_not(stored: StoredOutput, line: RunLine | None, call: int | None, *, known: bool) -> str:
-    """Give why the body of a request can't be rebuilt, "" where it can."""
+    """Return why the body of a request can't be rebuilt, "" where it can."""
     if line is None:
         return "the ledger has no line of its run"
     if line.request is None:
@@ -197,7 +197,7 @@ def why_not(stored: StoredOutput, line: RunLine | None, call: int | None, *, kno
 
 
 def _writer(request: SharedRequest, call: int, form: int, adaptations: Sequence[str]) -> RequestBody:
-    """Give what writes the bodies of a call in one form of the output, with some adaptations."""
+    """Return what writes the bodies of a call in one form of the output, with some adaptations."""
     chosen = request.forms[form]
     config = RequestConfig(
         request.model,

@@ -83,7 +83,7 @@ class Trail:
     """The row's own system message, with which ``prompt`` begins; None where all rows are told the same."""
 
     def lines(self) -> Iterator[str]:
-        """Give the trail for a terminal."""
+        """Return the trail for a terminal."""
         yield ", ".join(f"{name}={value}" for name, value in self.row.items()) + f" of {self.table}: {self.verdict}"
         if self.system:
             yield from _block("system", self.system)
@@ -111,7 +111,7 @@ class Trail:
 
 
 def _block(name: str, text: str | None, indent: int = 2) -> Iterator[str]:
-    """Give a text under its name; each of its lines is indented."""
+    """Return a text under its name; each of its lines is indented."""
     space = " " * indent
     if text is not None:
         yield f"{space}{name}:"
@@ -119,7 +119,7 @@ def _block(name: str, text: str | None, indent: int = 2) -> Iterator[str]:
 
 
 def key_test(stored: StoredOutput, key: Mapping[str, str]) -> str:
-    """Give the test that a row has a key, whose values are given as texts."""
+    """Return the test that a row has a key, whose values are given as texts."""
     kinds = stored.described(stored.tables["checked"]) or {}
     return " AND ".join(
         f"(CAST({quote(name)} AS VARCHAR) = {text(value)} OR {quote(name)} = TRY_CAST({text(value)} AS {kinds[name]}))"
@@ -128,7 +128,7 @@ def key_test(stored: StoredOutput, key: Mapping[str, str]) -> str:
 
 
 def trails(stored: StoredOutput) -> list[Trail]:
-    """Give the trail of each row that the views hold; the answers are checked and judged already."""
+    """Return the trail of each row that the views hold; the answers are checked and judged already."""
     rows = _dicts(stored, f"SELECT * FROM {REBUILT['checked']} ORDER BY ALL")
     requests = {(one.request_hash, one.attempt, one.run_id, one.asked_at): one for one in rebuilt_requests(stored)}
     attempts: dict[str, list[Attempt]] = {}
@@ -165,7 +165,7 @@ def _trail(stored: StoredOutput, row: Mapping[str, Any], attempts: Sequence[Atte
 
 
 def _attempt(stored: StoredOutput, answer: Mapping[str, Any], request: RebuiltRequest) -> Attempt:
-    """Give an attempt with its verdict: that of the rules of its run, over this answer alone."""
+    """Return an attempt with its verdict: that of the rules of its run, over this answer alone."""
     line = stored.lines.get(request.run_id)
     rules = stored.request if line is None or line.request is None else line.request
     identity = " AND ".join(f"{name} = ?" for name in ("request_hash", "attempt", "run_id", "asked_at"))
@@ -189,7 +189,7 @@ def _attempt(stored: StoredOutput, answer: Mapping[str, Any], request: RebuiltRe
 
 
 def _repairs(stored: StoredOutput, rules: SharedRequest, response: str | None) -> tuple[str, ...]:
-    """Give the declared repairs that change a text, each after those before it."""
+    """Return the declared repairs that change a text, each after those before it."""
     if response is None:
         return ()
     engine = get_engine("duckdb")
@@ -203,7 +203,7 @@ def _repairs(stored: StoredOutput, rules: SharedRequest, response: str | None) -
 
 
 def _reviews(stored: StoredOutput, row: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
-    """Give what people judged of a row's request; nothing where there is no table of reviews."""
+    """Return what people judged of a row's request; nothing where there is no table of reviews."""
     table = stored.table("reviews")
     found = stored.described(table) or {}
     hashed = next((name for name in ("request_hash", "_request_hash") if name in found), None)

@@ -123,14 +123,14 @@ def compare(
 
 
 def default_database(config: Config) -> Path:
-    """Give the default database of comparisons: beside the settings, so that all prompts of a project share it."""
+    """Return the default database of comparisons: beside the settings, so that all prompts of a project share it."""
     return (config.path.parent if config.path is not None else Path()) / DATABASE
 
 
 def _sides(
     a: Enrichment, b: Enrichment | None, models: str | Sequence[str] | None, endpoint: str | Sequence[str] | None
 ) -> list[tuple[Enrichment, str | None, str | None]]:
-    """Give each side's file, model and endpoint. Raises ConfigError where there are not two sides."""
+    """Return each side's file, model and endpoint. Raises ConfigError where there are not two sides."""
     names, places = (_as_list(given) for given in (models, endpoint))
     if len(names) > 2 or len(places) > 2:
         raise ConfigError("a comparison has two sides: give at most two models and two endpoints")
@@ -149,7 +149,7 @@ def _as_list(given: str | Sequence[str] | None) -> list[str | None]:
 
 
 def _fields(files: Sequence[Enrichment], fields: Sequence[str] | None, truth: Mapping[str, str]) -> list[str]:
-    """Give the fields to compare. Raises ConfigError for a field that a side lacks."""
+    """Return the fields to compare. Raises ConfigError for a field that a side lacks."""
     a, b = (one.readings for one in files)
     for name in (*names_of(fields or ()), *truth):
         for one, columns in zip(files, (a, b), strict=True):

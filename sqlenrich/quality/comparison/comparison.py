@@ -95,7 +95,7 @@ class Accuracy:
         return sign_test(self.only_a, self.only_b)
 
     def to_dict(self) -> dict[str, Any]:
-        """Give the facts by name."""
+        """Return the facts by name."""
         rows = self.rows
         shares = {
             side: {"right": right, "share": right / rows if rows else None, "interval": wilson_interval(right, rows)}
@@ -160,7 +160,7 @@ class Comparison(Result):
         return EXIT_STOPPED if self.stopped else EXIT_DONE
 
     def to_dict(self) -> dict[str, Any]:
-        """Give the facts by name, as the JSON has them."""
+        """Return the facts by name, as the JSON has them."""
         return {
             **asdict(self),
             "accuracy": [one.to_dict() for one in self.accuracy],
@@ -168,7 +168,7 @@ class Comparison(Result):
         }
 
     def to_text(self, width: int = 100, show: int = 10) -> str:
-        """Give the comparison for a terminal of ``width`` columns, with the first ``show`` rows that differ."""
+        """Return the comparison for a terminal of ``width`` columns, with the first ``show`` rows that differ."""
         blocks = [
             list(self._head()),
             list(self._agreement(width)),
@@ -300,14 +300,14 @@ def _change(change: Change, width: int) -> Iterator[str]:
 
 
 def printed(value: object) -> str:
-    """Give a text unchanged, any other value as JSON."""
+    """Return a text unchanged, any other value as JSON."""
     if value is None:
         return "NULL"
     return str(value) if isinstance(value, str | Decimal) else json.dumps(value, ensure_ascii=False, default=float)
 
 
 def printed_row(values: Mapping[str, object]) -> str:
-    """Give all values of a row in one line."""
+    """Return all values of a row in one line."""
     return ", ".join(f"{name} {printed(value)}" for name, value in values.items())
 
 
@@ -315,18 +315,18 @@ def printed_row(values: Mapping[str, object]) -> str:
 
 
 def percent(part: int, whole: int) -> str:
-    """Give a share in per cent."""
+    """Return a share in per cent."""
     return f"{100 * part / whole:.1f} %" if whole else "-"
 
 
 def percent_with_interval(right: int, rows: int) -> str:
-    """Give a share and its 95 % confidence interval in per cent."""
+    """Return a share and its 95 % confidence interval in per cent."""
     bounds = wilson_interval(right, rows)
     return "-" if bounds is None else f"{100 * right / rows:.1f} % ({100 * bounds[0]:.0f}–{100 * bounds[1]:.0f})"
 
 
 def accuracy_p_text(accuracy: Accuracy) -> str:
-    """Give the p-value with two or three digits; a dash where no row has one side right."""
+    """Return the p-value with two or three digits; a dash where no row has one side right."""
     if accuracy.only_a == accuracy.only_b == 0:
         return "-"
     return p_value_text(accuracy.p_value)

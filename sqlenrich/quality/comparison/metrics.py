@@ -32,7 +32,7 @@ def values_equal(a: object, b: object) -> bool:
 
 
 def json_value(value: object, kind: Type) -> object:
-    """Give a stored value as a value of JSON: dates and timestamps as ISO texts, a JSON text parsed."""
+    """Return a stored value as a value of JSON: dates and timestamps as ISO texts, a JSON text parsed."""
     match value, kind:
         case None, _:
             return None
@@ -124,7 +124,7 @@ def compute_metrics(
 
 
 def _label_values(enrichment: Enrichment, field: str, labels: Mapping[int, str | None]) -> dict[int, object]:
-    """Give the labels as values of the field, or INVALID_LABEL."""
+    """Return the labels as values of the field, or INVALID_LABEL."""
     kind = enrichment.readings[field]
     allowed = enrichment.schema["properties"][field].get("enum")
     values: dict[int, object] = {}
@@ -140,7 +140,7 @@ def _label_values(enrichment: Enrichment, field: str, labels: Mapping[int, str |
 
 
 def _invalid_labels_note(field: str, label: str, wanted: Sequence[Mapping[int, object]]) -> str | None:
-    """Give a note about invalid labels: the label or the schema is wrong, not the model."""
+    """Return a note about invalid labels: the label or the schema is wrong, not the model."""
     counts = [sum(value is INVALID_LABEL for value in values.values()) for values in wanted]
     if not any(counts):
         return None

@@ -94,7 +94,7 @@ def check_columns(
 
 
 def unused_name(name: str, taken: Iterable[str]) -> str:
-    """Give the name, with underscores appended until it differs from all that are taken, whatever the case."""
+    """Return the name, with underscores appended until it differs from all that are taken, whatever the case."""
     known = {other.lower() for other in taken}
     while name.lower() in known:
         name += "_"
@@ -102,7 +102,7 @@ def unused_name(name: str, taken: Iterable[str]) -> str:
 
 
 def as_text(name: str, kind: Type) -> str:
-    """Give the SQL of a column as text: an array or a struct as JSON."""
+    """Return the SQL of a column as text: an array or a struct as JSON."""
     from sqlenrich.store.duckdb.database import quote
 
     column = quote(name)
@@ -110,7 +110,7 @@ def as_text(name: str, kind: Type) -> str:
 
 
 def read_inputs(files: Sequence[Enrichment], sample: Sample, rows: Sequence[int]) -> dict[int, dict[str, str | None]]:
-    """Give the columns that the prompts read, as text, for some rows. Names are those in the source."""
+    """Return the columns that the prompts read, as text, for some rows. Names are those in the source."""
     from sqlenrich.store.duckdb.database import Database, quote
 
     used = (one.source_name(name) for one in files for name in one.prompt().columns)

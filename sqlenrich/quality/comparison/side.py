@@ -65,7 +65,7 @@ class StoppableObserver:
         self.refused, self.note = inner.refused, inner.note
 
     def plan(self, line: PlanLine, /) -> bool:
-        """Give the answer of the inner observer; False once it is stopped."""
+        """Return the answer of the inner observer; False once it is stopped."""
         return not self.stopper.requested and self.inner.plan(line)
 
 
@@ -163,7 +163,7 @@ def drop_tables(database: Path, letters: Iterable[str]) -> None:
 
 
 def read_side(database: Path, side: PreparedSide, report: Report, config: Config) -> tuple[dict[int, RowResult], Side]:
-    """Give the result of each row of a side, and the side's figures. Raises RunError where another run interfered."""
+    """Return the result of each row of a side, and the side's figures. Raises RunError where another run interfered."""
     from sqlenrich.store.duckdb.database import Database
 
     readings = side.enrichment.readings
@@ -208,12 +208,12 @@ def read_side(database: Path, side: PreparedSide, report: Report, config: Config
 
 
 def _average(tokens: Sequence[int | None], requests: int) -> float | None:
-    """Give the tokens per request, all its attempts together; None where no count is known."""
+    """Return the tokens per request, all its attempts together; None where no count is known."""
     known = [count for count in tokens if count is not None]
     return sum(known) / requests if known else None
 
 
 def cost_of(config: Config, model: str, tokens_in: int | None, cached: int | None, out: int | None) -> float | None:
-    """Give the cost of an answer by the settings' prices; None for a model without a price."""
+    """Return the cost of an answer by the settings' prices; None for a model without a price."""
     price = config.prices.models.get(model) if config.prices is not None else None
     return None if price is None else price.cost(tokens_in, cached, out)

@@ -124,7 +124,7 @@ ONLY_SIDE = (ONLY,)
 
 
 def _truth_of(enrichment: Enrichment, truth: Any, input: Any, encoding: str | None) -> tuple[Input, Input]:
-    """Give the truth and the input to which it may be joined. Raises ConfigError where nothing names a truth."""
+    """Return the truth and the input to which it may be joined. Raises ConfigError where nothing names a truth."""
     rows = input_of(input, encoding)
     if truth is not None:
         # An encoding is that of both files: they come from one place.
@@ -141,7 +141,7 @@ def _truth_of(enrichment: Enrichment, truth: Any, input: Any, encoding: str | No
 
 
 def _with_requirements(enrichment: Enrichment, require: Sequence[str]) -> Enrichment:
-    """Give the enrichment with further requirements. Raises ConfigError for one that can't be read."""
+    """Return the enrichment with further requirements. Raises ConfigError for one that can't be read."""
     try:
         given = [parse_requirement(one, enrichment.output_columns) for one in require]
     except ValueError as error:

@@ -56,7 +56,7 @@ class ValueScore:
         return 2 * self.right / rows if rows else None
 
     def to_dict(self) -> dict[str, Any]:
-        """Give the facts by name."""
+        """Return the facts by name."""
         return {
             **asdict(self),
             "precision": self.precision,
@@ -117,11 +117,11 @@ class FieldScore:
         return wilson_interval(self.right, self.rows)
 
     def value(self, name: str) -> ValueScore:
-        """Give the score of a value; one of no row where neither label nor answer has it."""
+        """Return the score of a value; one of no row where neither label nor answer has it."""
         return next((one for one in self.values if one.value == name), ValueScore(name, 0, 0, 0))
 
     def to_dict(self) -> dict[str, Any]:
-        """Give the facts by name."""
+        """Return the facts by name."""
         return {
             **asdict(self),
             "share": self.right / self.rows if self.rows else None,
@@ -164,7 +164,7 @@ class RequirementResult:
         return rows_to_tell(self.share, self.requirement.least)
 
     def to_dict(self) -> dict[str, Any]:
-        """Give the facts by name."""
+        """Return the facts by name."""
         return {
             **asdict(self.requirement),
             "rows": self.rows,
@@ -176,7 +176,7 @@ class RequirementResult:
         }
 
     def to_text(self) -> str:
-        """Give the result in words."""
+        """Return the result in words."""
         one = self.requirement
         what = f"{one.field}: {MEASURED[one.measure]}{'' if one.value is None else f' of {one.value}'} at least"
         if self.share is None:
@@ -230,7 +230,7 @@ class Evaluation(Result):
         return EXIT_FAILED if self.failed else EXIT_DONE
 
     def to_dict(self) -> dict[str, Any]:
-        """Give the facts by name, as the JSON has them."""
+        """Return the facts by name, as the JSON has them."""
         return {
             **asdict(self),
             "fields": [one.to_dict() for one in self.fields],
@@ -239,7 +239,7 @@ class Evaluation(Result):
         }
 
     def to_text(self, width: int = 100) -> str:
-        """Give the evaluation for a terminal of ``width`` columns."""
+        """Return the evaluation for a terminal of ``width`` columns."""
         blocks = [
             list(self._head()),
             list(self._fields(width)),
@@ -330,7 +330,7 @@ def _values(score: FieldScore, width: int) -> Iterator[str]:
 
 
 def _matrix(score: FieldScore, width: int) -> Iterator[str]:
-    """Give the confusion matrix. Where the names of the columns don't fit beside each other, they are numbers."""
+    """Return the confusion matrix. Where the names of the columns don't fit beside each other, they are numbers."""
     assert score.matrix is not None
     seen = {*score.matrix, *(name for counts in score.matrix.values() for name in counts)}
     answers = [name for name in (*(one.value for one in score.values), OTHERS, REFUSED) if name in seen]

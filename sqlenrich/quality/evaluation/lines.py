@@ -32,7 +32,7 @@ def evaluation_lines(
     known: Truth,
     judged: Mapping[str, Sequence[Judged]],
 ) -> list[tuple[Any, ...]]:
-    """Give the lines of NAME_evaluations, in the order of its columns."""
+    """Return the lines of NAME_evaluations, in the order of its columns."""
     shared = (evaluation, now.replace(tzinfo=None), side.model, enrichment.version, enrichment.fingerprint, truth)
     return [
         (
@@ -51,7 +51,7 @@ def evaluation_lines(
 
 
 def _json(value: Any) -> str:
-    """Give a value as JSON; equal values give equal texts."""
+    """Return a value as JSON; equal values give equal texts."""
     if isinstance(value, list | dict):
         return canonical_json(value)
     return canonical_json(value) if value is None or isinstance(value, str) else value_text(value)

@@ -40,7 +40,7 @@ class Judged(NamedTuple):
 
 
 def judge(labels: Mapping[int, Any], results: Mapping[int, RowResult], field: str) -> list[Judged]:
-    """Give the labelled rows of a field. Left out are rows that are not asked yet and rows without an input."""
+    """Return the labelled rows of a field. Left out are rows that are not asked yet and rows without an input."""
     found = []
     for row, label in labels.items():
         result = results[row]
@@ -52,7 +52,7 @@ def judge(labels: Mapping[int, Any], results: Mapping[int, RowResult], field: st
 
 
 def score_field(enrichment: Enrichment, field: str, column: str, judged: Sequence[Judged]) -> FieldScore:
-    """Give the score of a field whose labels are in ``column``."""
+    """Return the score of a field whose labels are in ``column``."""
     kind = uncoerced(enrichment.readings[field])
     pairs = [
         (value_text(one.label), REFUSED if one.error is not None else value_text(one.answer))
@@ -76,7 +76,7 @@ def score_field(enrichment: Enrichment, field: str, column: str, judged: Sequenc
 
 
 def value_text(value: Any) -> str:
-    """Give a value as a text: numbers by value, truth as in JSON."""
+    """Return a value as a text: numbers by value, truth as in JSON."""
     if value is None:
         return NULL
     if isinstance(value, bool):
@@ -88,14 +88,14 @@ def value_text(value: Any) -> str:
 
 
 def value_scores(pairs: Sequence[tuple[str, str]], names: Iterable[str]) -> list[ValueScore]:
-    """Give the score of each value from pairs of label and answer."""
+    """Return the score of each value from pairs of label and answer."""
     labelled, answered = (Counter(pair[place] for pair in pairs) for place in (0, 1))
     right = Counter(label for label, answer in pairs if label == answer)
     return [ValueScore(name, labelled[name], answered[name], right[name]) for name in names]
 
 
 def confusion_matrix(pairs: Sequence[tuple[str, str]], names: Sequence[str]) -> dict[str, dict[str, int]]:
-    """Give label to answer to rows, over the first values and one for all others."""
+    """Return label to answer to rows, over the first values and one for all others."""
     kept = {name: name for name in names[:MATRIX_VALUES]} | {REFUSED: REFUSED}
     counts = Counter((kept.get(label, OTHERS), kept.get(answer, OTHERS)) for label, answer in pairs)
     order = [*kept, OTHERS]
@@ -109,7 +109,7 @@ def confusion_matrix(pairs: Sequence[tuple[str, str]], names: Sequence[str]) -> 
 def _counted_values(
     enrichment: Enrichment, field: str, kind: Type, pairs: Sequence[tuple[str, str]]
 ) -> tuple[str, ...]:
-    """Give the values of a field that are scored one by one, in their order; none of a free text.
+    """Return the values of a field that are scored one by one, in their order; none of a free text.
 
     Of more than the matrix shows, the most frequent come first.
     """
@@ -147,7 +147,7 @@ def _items(judged: Sequence[Judged]) -> Items:
 
 
 def _item_text(item: Any) -> str:
-    """Give an item as a text: an absent field is NULL, and numbers are equal by value."""
+    """Return an item as a text: an absent field is NULL, and numbers are equal by value."""
     if isinstance(item, Mapping):
         return canonical_json({name: _item_text(value) for name, value in item.items() if value is not None})
     if isinstance(item, list):

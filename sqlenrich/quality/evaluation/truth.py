@@ -97,7 +97,7 @@ def _check_there(truth: Input) -> None:
 def _label_columns(
     enrichment: Enrichment, name: str, types: Mapping[str, Type], fields: Mapping[str, str], required: Sequence[str]
 ) -> dict[str, str]:
-    """Give the column of labels of each field. Raises ConfigError with all that are missing."""
+    """Return the column of labels of each field. Raises ConfigError with all that are missing."""
     readings = enrichment.readings
     problems = []
     for field, column in fields.items():
@@ -127,7 +127,7 @@ def _label_columns(
 
 
 def _labelled(columns: Mapping[str, str], types: Mapping[str, Type]) -> str:
-    """Give the SQL of the test that a row has a label."""
+    """Return the SQL of the test that a row has a label."""
     texts = (as_text(column, types[column]) for column in dict.fromkeys(columns.values()))
     written = ", ".join(f"nullif({text}, '')" for text in texts)
     return f"coalesce({written}) IS NOT NULL"
@@ -275,7 +275,7 @@ def _row_keys(sample: Sample) -> dict[int, str]:
 def _values(
     enrichment: Enrichment, field: str, name: str, column: str, labels: Mapping[int, str | None]
 ) -> dict[int, Any]:
-    """Give the labels of a field as its values. Raises ConfigError for labels that no answer can equal."""
+    """Return the labels of a field as its values. Raises ConfigError for labels that no answer can equal."""
     kind, form = enrichment.readings[field], enrichment.schema["properties"][field]
     allowed, test = form.get("enum"), value_test(form)
     optional = field not in enrichment.schema.get("required", ())
@@ -307,7 +307,7 @@ def _values(
 
 
 def _plain(value: Any) -> Any:
-    """Give a label's value as an answer would hold it."""
+    """Return a label's value as an answer would hold it."""
     if isinstance(value, Number):
         return int(value) if value == value.to_integral_value() else float(value)
     return value

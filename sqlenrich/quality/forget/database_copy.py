@@ -19,7 +19,7 @@ SUFFIX = "copying"
 
 
 def copy_path(database: Path) -> Path:
-    """Give the new file until it takes the place of the old one."""
+    """Return the new file until it takes the place of the old one."""
     path = database.resolve()
     return path.with_name(f".{path.name}.{SUFFIX}")
 

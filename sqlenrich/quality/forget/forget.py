@@ -54,7 +54,7 @@ def forget(
 
 
 def _day(written: date | str | None) -> date | None:
-    """Give a day. Raises ConfigError for a text that is none."""
+    """Return a day. Raises ConfigError for a text that is none."""
     if written is None or isinstance(written, date):
         return written
     try:

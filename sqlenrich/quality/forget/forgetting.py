@@ -81,7 +81,7 @@ def forget_rows(
 
 
 def output_files(stored: StoredOutput, outputs: Outputs) -> tuple[list[Path], list[str]]:
-    """Give the files that hold rows of the results, and a note for each that no run wrote as it is now."""
+    """Return the files that hold rows of the results, and a note for each that no run wrote as it is now."""
     folder, notes = stored.path.resolve().parent, []
     named = [path.resolve() for path in outputs.written]
     for line in stored.lines.values():
@@ -148,7 +148,7 @@ def _write_lines(stored: StoredOutput) -> None:
 
 
 def _others(database: Path) -> list[str]:
-    """Give a note for each other database of sqlenrich beside this one: it may hold the same texts."""
+    """Return a note for each other database of sqlenrich beside this one: it may hold the same texts."""
     folder = database.resolve().parent
     hidden = folder if folder.name == ".sqlenrich" else folder / ".sqlenrich"
     found = sorted(path for path in hidden.glob("*.duckdb") if path.resolve() != database.resolve())

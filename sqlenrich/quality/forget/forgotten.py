@@ -29,7 +29,7 @@ class Forgotten(Result):
     dry_run: bool = False
 
     def to_text(self) -> str:
-        """Give the facts for a terminal."""
+        """Return the facts for a terminal."""
         done = "to forget" if self.dry_run else "forgotten"
         lines = [f"{counted(self.rows, 'row')} and {counted(self.answers, 'answer')} of {self.name} {done}"]
         if self.shared:

@@ -144,11 +144,11 @@ class ForgottenRows:
         return True
 
     def remaining(self, table: Table, columns: str = "*") -> str:
-        """Give the query of the rows of a table that stay, in their order."""
+        """Return the query of the rows of a table that stay, in their order."""
         return f"SELECT {columns} FROM {table.place} AS t {self._joined(table, 'ANTI')}"
 
     def gone(self, table: Table, columns: str = "*") -> str:
-        """Give the query of the rows of a table that go."""
+        """Return the query of the rows of a table that go."""
         return f"SELECT {columns} FROM {table.place} AS t {self._joined(table, 'SEMI')}"
 
     def _joined(self, table: Table, kind: str) -> str:
@@ -165,7 +165,7 @@ class ForgottenRows:
         return f"{kind} JOIN (FROM {HASHES} WHERE NOT shared) AS f ON {hashed} = f.request_hash"
 
     def _of_a_key(self) -> str:
-        """Give the test that a line of an evaluation is of the key of a forgotten row. Numbers of rows name no row."""
+        """Return the test that a line of an evaluation is of the key of a forgotten row. Row numbers name no row."""
         key = self.stored.request.key
         if key in ((), ("_row",)):
             return "FALSE"
@@ -202,7 +202,7 @@ class ForgottenRows:
                 db.execute(f"DELETE FROM {LEVELS} WHERE field = {text(field)} AND level IN ({kept})")
 
     def _texts(self, field: str, rows: Callable[[Table, str], str]) -> str:
-        """Give the query of the texts of a field: those of accepted rows, and those that answers give."""
+        """Return the query of the texts of a field: those of accepted rows, and those that answers give."""
         parts = []
         for table in self.tables:
             if table.holds_answers:
@@ -218,7 +218,7 @@ class ForgottenRows:
         return f"SELECT value FROM ({' UNION ALL '.join(parts)}) WHERE value IS NOT NULL"
 
     def profile_lines(self, columns: str) -> str:
-        """Give the query of the lines of profiles, in which the levels that go have one name."""
+        """Return the query of the lines of profiles, in which the levels that go have one name."""
         listed = [
             f"CASE WHEN (field, level) IN (SELECT (field, level) FROM {LEVELS}) THEN {text(FORGOTTEN_LEVEL)} "
             "ELSE level END AS level"
@@ -250,7 +250,7 @@ class ForgottenRows:
                 )
 
     def counts(self) -> dict[str, int]:
-        """Give what is forgotten: rows, answers; what stays: shared requests, answers of no row."""
+        """Return what is forgotten: rows, answers; what stays: shared requests, answers of no row."""
         stored = self.stored
         held = " UNION ALL ".join(f"SELECT {one.hashed} AS h FROM {one.place}" for one in self.tables if one.holds_rows)
         sums = {kind: f"SELECT coalesce(sum(count), 0) FROM {LINES} WHERE kind = '{kind}'" for kind in _COUNTED}
@@ -263,12 +263,12 @@ class ForgottenRows:
         return {name: int(value) for name, value in found.items()}
 
     def changed(self) -> list[Table]:
-        """Give the tables of which rows go."""
+        """Return the tables of which rows go."""
         return [table for table in self.tables if self.stored.one(f"SELECT count(*) FROM ({self.gone(table, '1')})")]
 
 
 def _at(name: str) -> str:
-    """Give the path of a field in JSON, as a text of SQL."""
+    """Return the path of a field in JSON, as a text of SQL."""
     return text(f'$."{name}"')
 
 

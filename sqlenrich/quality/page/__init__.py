@@ -20,7 +20,7 @@ _POLICY = "default-src 'none'; style-src '{style}'; script-src '{script}'; base-
 
 
 def render_page(template: str, *, styles: Sequence[str], script: str, autoescape: bool = True, **data: Any) -> str:
-    """Give a page. ``styles`` and ``script`` are files beside the template; the policy allows these alone."""
+    """Return a page. ``styles`` and ``script`` are files beside the template; the policy allows these alone."""
     from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
     style_text = "".join((FOLDER / name).read_text(encoding="utf-8") for name in styles)
@@ -43,7 +43,7 @@ def render_page(template: str, *, styles: Sequence[str], script: str, autoescape
 
 
 def cut_text(text: object) -> str:
-    """Give a text cut at 2,000 characters, with a mark that says how many are missing."""
+    """Return a text cut at 2,000 characters, with a mark that says how many are missing."""
     whole = str(text)
     left = len(whole) - MOST_CHARACTERS
     return whole if left <= 0 else f"{whole[:MOST_CHARACTERS]} [… {left:,} more characters]"

@@ -83,7 +83,7 @@ class RunFigures:
         return self.run.report or {}
 
     def number(self, name: str) -> float | None:
-        """Give a figure of the run's report; None where it is not told."""
+        """Return a figure of the run's report; None where it is not told."""
         value = self.told.get(name)
         return value if isinstance(value, int | float) and not isinstance(value, bool) else None
 
@@ -194,26 +194,26 @@ class FieldAccuracy:
         return len(self.values) <= MOST_VALUES + 1
 
     def count(self, label: str, answer: str) -> int:
-        """Give the rows with a label and an answer."""
+        """Return the rows with a label and an answer."""
         return self.pairs.get((label, answer), 0)
 
     def labelled(self, value: str) -> int:
-        """Give the rows with a label."""
+        """Return the rows with a label."""
         return sum(rows for (label, _), rows in self.pairs.items() if label == value)
 
     def answered(self, value: str) -> int:
-        """Give the rows with an answer."""
+        """Return the rows with an answer."""
         return sum(rows for (_, answer), rows in self.pairs.items() if answer == value)
 
     def measure(self, name: str, value: str | None) -> float | None:
-        """Give ``right`` of the field, or ``precision``, ``recall`` or ``f1`` of a value; None where no row tells."""
+        """Return ``right`` of the field, or ``precision``, ``recall`` or ``f1`` of a value; None where no row tells."""
         if value is None:
             return self.share
         score = ValueScore(value, self.labelled(value), self.answered(value), self.count(value, value))
         return {"precision": score.precision, "recall": score.recall, "f1": score.f1}[name]
 
     def unmet(self, requirements: Iterable[Requirement]) -> list[Requirement]:
-        """Give the requirements of this field that are not met."""
+        """Return the requirements of this field that are not met."""
         own = [one for one in requirements if one.field == self.field]
         return [one for one in own if (found := self.measure(one.measure, one.value)) is None or found < one.least]
 

@@ -29,7 +29,7 @@ class Series(NamedTuple):
 
 
 def report_page(report: QualityReport, *, autoescape: bool = True) -> str:
-    """Give the page. Without ``autoescape`` only its policy protects it, as a test of the policy needs."""
+    """Return the page. Without ``autoescape`` only its policy protects it, as a test of the policy needs."""
     return render_page(
         "report.html",
         styles=("base.css", "report.css"),
@@ -64,7 +64,7 @@ def _indented(text: str | None) -> str | None:
 
 
 def _run(report: QualityReport, line: RunFigures) -> tuple[str, ...]:
-    """Give the cells of a run."""
+    """Return the cells of a run."""
 
     def figure(name: str) -> str:
         value = line.number(name)
@@ -133,6 +133,6 @@ def _points(values: Sequence[float | None], low: float, high: float) -> tuple[tu
 
 
 def _verdict(one: Verdict) -> dict[str, Any]:
-    """Give what a reviewer said, as texts."""
+    """Return what a reviewer said, as texts."""
     told = "" if one.expected is None else printed(json.loads(one.expected))
     return {"reviewer": one.reviewer, "verdict": one.verdict, "expected": told}

@@ -58,7 +58,7 @@ class QualityReport(Result):
     version: str = __version__
 
     def to_dict(self) -> dict[str, Any]:
-        """Give the facts by name, as the JSON has them."""
+        """Return the facts by name, as the JSON has them."""
         facts = asdict(self)
         facts["runs"] = [
             {
@@ -82,7 +82,7 @@ class QualityReport(Result):
         return facts
 
     def to_text(self, width: int = 100) -> str:
-        """Give the ledger and the answers to the questions for a terminal of ``width`` columns."""
+        """Return the ledger and the answers to the questions for a terminal of ``width`` columns."""
         return "\n".join(line.rstrip() for line in (*self._runs(width), "", *self._tiles()))
 
     def _runs(self, width: int) -> Iterator[str]:
@@ -111,7 +111,7 @@ class QualityReport(Result):
         return (line.run.run_id, line.run.status, *shown, spent, self._right(line), *self._drift(line))
 
     def _drift(self, line: RunFigures) -> tuple[str, str]:
-        """Give the score of a run, and the field that moved most with its rows of 100."""
+        """Return the score of a run, and the field that moved most with its rows of 100."""
         if line.sigma is None or line.moved_most is None:
             return "-", "-"
         most = line.moved_most
@@ -119,12 +119,12 @@ class QualityReport(Result):
         return f"{line.sigma:.1f}", f"{cut(most.field, FIELD_WIDTH)} {100 * most.moved:.1f}{alarm}"
 
     def _right(self, line: RunFigures) -> str:
-        """Give the least share right among the fields, in the last evaluation before the next run."""
+        """Return the least share right among the fields, in the last evaluation before the next run."""
         share = self.accuracy_of(line)
         return "-" if share is None else f"{100 * share:.1f} %"
 
     def accuracy_of(self, line: RunFigures) -> float | None:
-        """Give the least share right of any field in the last evaluation before the run after this one."""
+        """Return the least share right of any field in the last evaluation before the run after this one."""
         if self.accuracy is None:
             return None
         place = self.runs.index(line)

@@ -58,7 +58,7 @@ def report(
     config: Config | None = None,
     **options: Unpack[PlaceOptions],
 ) -> QualityReport:
-    """Give what is known of an enrichment's table of answers, and write it as a page.
+    """Return what is known of an enrichment's table of answers, and write it as a page.
 
     ``output`` is what a run wrote; ``options`` name a warehouse as those of :func:`~sqlenrich.run` do. ``page`` is an
     HTML file to write: one file without requests, with ``rows`` sampled rows. Without ``with_rows`` it has no text of

@@ -44,7 +44,7 @@ class Commands:
     output: str
 
     def of(self, command: str, *options: str) -> str:
-        """Give a command line."""
+        """Return a command line."""
         return shlex.join(("sqlenrich", command, self.file, *options))
 
 
@@ -59,7 +59,7 @@ def tiles(
     review: ReviewEstimate,
     drift: Drift | str,
 ) -> tuple[Tile, ...]:
-    """Give the tiles in their order. ``drift`` is that of the newest run, or why it has none."""
+    """Return the tiles in their order. ``drift`` is that of the newest run, or why it has none."""
     command = Commands(enrichment.place, output)
     return (
         _accounted(runs, table, command),

@@ -28,7 +28,7 @@ class ReviewerAgreement:
 
 
 def cohen_kappa(pairs: Sequence[tuple[Hashable, Hashable]]) -> float | None:
-    """Give Cohen's κ of pairs of labels; None without pairs, and where agreement by chance is certain."""
+    """Return Cohen's κ of pairs of labels; None without pairs, and where agreement by chance is certain."""
     count = len(pairs)
     if not count:
         return None
@@ -43,7 +43,7 @@ def cohen_kappa(pairs: Sequence[tuple[Hashable, Hashable]]) -> float | None:
 def reviewer_agreement(
     verdicts: Iterable[Verdict], answers: Mapping[str, Mapping[str, Any]], listed: Iterable[str]
 ) -> tuple[ReviewerAgreement, ...]:
-    """Give the agreement of each pair of reviewers on each field, unsure verdicts left out.
+    """Return the agreement of each pair of reviewers on each field, unsure verdicts left out.
 
     Of the ``listed`` fields, whose values are chosen, the right values are compared, of all others the verdicts.
     """
@@ -65,7 +65,7 @@ def reviewer_agreement(
 
 
 def _label(one: Verdict, answer: Mapping[str, Any]) -> Hashable:
-    """Give the value that a reviewer holds to be right; of one that is not told, that it is not the answer's."""
+    """Return the value that a reviewer holds to be right; of one that is not told, that it is not the answer's."""
     if one.verdict == RIGHT:
         return canonical_json(answer[one.field])
     if one.expected is None:

@@ -113,7 +113,7 @@ def _of_field(scores: Scores, field: str) -> dict[str, float | None]:
 
 
 def _whole_rows(scores: Scores, fields: int) -> dict[str, float | None]:
-    """Give the wrong share of each whole row: wrong where any field is, right where all fields are.
+    """Return the wrong share of each whole row: wrong where any field is, right where all fields are.
 
     A row of which fields are open is left out unless one is wrong; with an unsure field it counts as unsure.
     """

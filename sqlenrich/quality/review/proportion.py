@@ -96,7 +96,7 @@ def wrong_rows(strata: Iterable[Stratum]) -> WrongRows:
 
 
 def _cells(strata: Sequence[Stratum]) -> tuple[list[_Cell], int]:
-    """Give the cells of all strata, and the rows of which none was judged."""
+    """Return the cells of all strata, and the rows of which none was judged."""
     cells: list[_Cell] = []
     unknown = 0
     for stratum in strata:
@@ -112,7 +112,7 @@ def _cells(strata: Sequence[Stratum]) -> tuple[list[_Cell], int]:
 
 
 def _cell(requests: Mapping[int, int], judged: Sequence[tuple[int, float]], *, by_rows: bool) -> _Cell:
-    """Give the cell of some requests. The chance to be drawn grew with the rows, unless all were drawn (``by_rows``).
+    """Return the cell of some requests. The chance to be drawn grew with the rows, unless all were drawn (``by_rows``).
 
     The correction counts requests, not rows: of requests of unequal sizes that is the wider of the two.
     """
@@ -125,7 +125,7 @@ def _cell(requests: Mapping[int, int], judged: Sequence[tuple[int, float]], *, b
 
 
 def heavy_from(requests: Mapping[int, int], draws: int) -> float:
-    """Give the least number of rows from which a request is drawn for certain among ``draws``; infinity for none."""
+    """Return the least number of rows from which a request is drawn for certain among ``draws``; infinity for none."""
     least, rows, left = math.inf, sum(size * count for size, count in requests.items()), draws
     for size in sorted(requests, reverse=True):
         if left <= 0 or size * left < rows:
@@ -138,7 +138,7 @@ def heavy_from(requests: Mapping[int, int], draws: int) -> float:
 
 
 def clopper_pearson(successes: float, trials: float, confidence: float = CONFIDENCE) -> tuple[float, float]:
-    """Give Clopper and Pearson's interval of a proportion. Neither number needs to be whole."""
+    """Return Clopper and Pearson's interval of a proportion. Neither number needs to be whole."""
     tail = (1 - confidence) / 2
     low = beta_quantile(tail, successes, trials - successes + 1) if successes > 1e-9 else 0.0
     high = beta_quantile(1 - tail, successes + 1, trials - successes) if trials - successes > 1e-9 else 1.0
@@ -147,7 +147,7 @@ def clopper_pearson(successes: float, trials: float, confidence: float = CONFIDE
 
 @lru_cache(maxsize=100_000)
 def beta_quantile(probability: float, a: float, b: float) -> float:
-    """Give the quantile of the beta distribution, by bisection."""
+    """Return the quantile of the beta distribution, by bisection."""
     low, high = 0.0, 1.0
     while high - low > PRECISION:
         middle = (low + high) / 2
@@ -156,7 +156,7 @@ def beta_quantile(probability: float, a: float, b: float) -> float:
 
 
 def beta_cdf(x: float, a: float, b: float) -> float:
-    """Give the regularised incomplete beta function of ``x`` from 0 to 1."""
+    """Return the regularised incomplete beta function of ``x`` from 0 to 1."""
     if x <= 0 or x >= 1:
         return float(x >= 1)
     if x > (a + 1) / (a + b + 2):  # the fraction converges fast below it
@@ -166,7 +166,7 @@ def beta_cdf(x: float, a: float, b: float) -> float:
 
 
 def _coefficients(x: float, a: float, b: float) -> Iterator[float]:
-    """Give the coefficients of the continued fraction, DLMF 8.17.22."""
+    """Return the coefficients of the continued fraction, DLMF 8.17.22."""
     yield 1.0
     for m in range(10_000):
         if m:
@@ -175,7 +175,7 @@ def _coefficients(x: float, a: float, b: float) -> Iterator[float]:
 
 
 def _fraction(coefficients: Iterator[float]) -> float:
-    """Give the value of a continued fraction, by the modified method of Lentz."""
+    """Return the value of a continued fraction, by the modified method of Lentz."""
     tiny = 1e-300
     value, c, d = tiny, tiny, 0.0
     for coefficient in coefficients:

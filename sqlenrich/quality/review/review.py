@@ -49,12 +49,12 @@ class Review(Result):
     """The rows appended to the truth; None where none was named."""
 
     def to_dict(self) -> dict[str, Any]:
-        """Give the facts by name, as the JSON has them."""
+        """Return the facts by name, as the JSON has them."""
         shares = [{**asdict(one), "found": _facts(one.found)} for one in self.estimate.shares]
         return {**asdict(self), "estimate": {**asdict(self.estimate), "shares": shares}}
 
     def to_text(self, width: int = 100) -> str:
-        """Give the review for a terminal of ``width`` columns."""
+        """Return the review for a terminal of ``width`` columns."""
         return "\n".join(line.rstrip() for line in (*self._sheets(), *self._taken(), *self._found(width)))
 
     def _sheets(self) -> Iterator[str]:
@@ -181,7 +181,7 @@ def _facts(found: WrongRows) -> dict[str, Any]:
 
 
 def share_text(found: WrongRows) -> tuple[str, str, str]:
-    """Give the share wrong, its interval in per cent, and its interval in rows, as texts."""
+    """Return the share wrong, its interval in per cent, and its interval in rows, as texts."""
     if found.share is None or found.interval is None:
         return "-", "-", "-"
     low, high = (f"{100 * bound:.2f}" for bound in found.interval)

@@ -52,7 +52,7 @@ def requests_query(stored: Store, run: str = ALL_RUNS) -> exp.Select:
 
 
 def _stratified(stored: Store) -> Enrichment:
-    """Give the enrichment. Raises ConfigError where ``review.by`` can't be a stratum."""
+    """Return the enrichment. Raises ConfigError where ``review.by`` can't be a stratum."""
     enrichment = stored.enrichment
     by = enrichment.quality.review.by
     if by is not None:

@@ -40,7 +40,7 @@ VERDICT, EXPECTED = "verdict: {}", "right value: {}"
 
 
 def check_reviewers(reviewers: Sequence[str]) -> tuple[str, ...]:
-    """Give the reviewers. Raises ConfigError for a name that is no part of a file's name, or is twice there."""
+    """Return the reviewers. Raises ConfigError for a name that is no part of a file's name, or is twice there."""
     names = tuple(reviewers) or (ALONE,)
     for name in names:
         if not re.fullmatch(r"\w[\w.-]{0,39}", name):
@@ -51,7 +51,7 @@ def check_reviewers(reviewers: Sequence[str]) -> tuple[str, ...]:
 
 
 def sheet_paths(sheet: Path, reviewers: Sequence[str]) -> dict[str, Path]:
-    """Give the file of each reviewer. Raises ConfigError for an unknown kind, and for a file that must not be lost."""
+    """Return the file of each reviewer. Raises ConfigError for an unknown kind, and a file that must not be lost."""
     if sheet.suffix.lower() not in SUFFIXES:
         raise ConfigError(f"{sheet}: unknown kind of sheet; there are: {', '.join(SUFFIXES)}")
     alone = len(reviewers) == 1 and reviewers[0] == ALONE
@@ -90,7 +90,7 @@ def write_sheets(
 
 
 def choices_of(enrichment: Enrichment, field: str) -> list[Any] | None:
-    """Give the values from which a reviewer chooses; None for a field of too many."""
+    """Return the values from which a reviewer chooses; None for a field of too many."""
     schema = enrichment.schema["properties"][field]
     kind = enrichment.readings[field]
     kind = uncoerced(kind)
@@ -120,7 +120,7 @@ def is_text(kind: Type) -> bool:
 
 
 def fold(prompts: Sequence[str]) -> tuple[str, list[str], str]:
-    """Give the text that all prompts begin with, the rest of each, and the text that all end with: whole lines."""
+    """Return the text that all prompts begin with, the rest of each, and the text that all end with: whole lines."""
     if len(prompts) == 1:  # nothing to compare with
         return "", list(prompts), ""
     before = common_prefix(prompts)
@@ -132,7 +132,7 @@ def fold(prompts: Sequence[str]) -> tuple[str, list[str], str]:
 
 
 def common_prefix(texts: Sequence[str]) -> str:
-    """Give the characters that all texts begin with."""
+    """Return the characters that all texts begin with."""
     first, last = min(texts), max(texts)
     return first[: next((i for i, pair in enumerate(zip(first, last, strict=False)) if pair[0] != pair[1]), len(first))]
 
@@ -199,6 +199,6 @@ def _csv(enrichment: Enrichment, rows: Sequence[SampledRow], about: Mapping[str,
 
 
 def _cell(value: Any) -> str:
-    """Give a value as a cell. A text that a spreadsheet would take for a formula begins with an apostrophe."""
+    """Return a value as a cell. A text that a spreadsheet would take for a formula begins with an apostrophe."""
     text = NOTHING if value is None else value if isinstance(value, str) else compact_json(value)
     return f"'{text}" if isinstance(value, str) and text[:1] in ("=", "+", "-", "@", "\t", "\r") else text

@@ -26,7 +26,7 @@ NULL_LABEL = "null"
 
 
 def right_values(stands: Stands) -> dict[str, dict[str, Any]]:
-    """Give the right values of each request by field, where all reviewers who were sure tell the same one."""
+    """Return the right values of each request by field, where all reviewers who were sure tell the same one."""
     told: dict[tuple[str, str], list[str | None]] = {}
     for one in stands.verdicts:
         if one.verdict != UNSURE:
@@ -94,7 +94,7 @@ def append_truth(stored: Store, stands: Stands, truth: Path, source: Input) -> i
 
 
 def _known_lines(truth: Path) -> tuple[list[str] | None, list[dict[str, str]]]:
-    """Give the header and the lines of a file; no header where there is no file."""
+    """Return the header and the lines of a file; no header where there is no file."""
     if not truth.is_file() or not truth.stat().st_size:
         return None, []
     with truth.open(encoding="utf-8-sig", newline="") as file:
@@ -103,7 +103,7 @@ def _known_lines(truth: Path) -> tuple[list[str] | None, list[dict[str, str]]]:
 
 
 def _keys_of(stored: Store, requests: Sequence[str]) -> dict[str, tuple[str, ...]]:
-    """Give the key of one row of each request, as texts."""
+    """Return the key of one row of each request, as texts."""
     key = stored.enrichment.key or ("_row",)
     names = [name for name in key if name in stored.shown_columns]
     if len(names) < len(key):
@@ -124,7 +124,7 @@ def _key_text(value: Any) -> str:
 def _source_rows(
     stored: Store, source: Input, columns: Sequence[str], key: Sequence[str], wanted: Sequence[tuple[str, ...]]
 ) -> dict[tuple[str, ...], dict[str, str]]:
-    """Give the rows of some keys, as texts: arrays and structs as JSON, NULL as an empty text."""
+    """Return the rows of some keys, as texts: arrays and structs as JSON, NULL as an empty text."""
     from sqlenrich.core.types import Array, Struct
     from sqlenrich.store.duckdb.database import Database, quote
     from sqlenrich.store.duckdb.source import SOURCE, open_source

@@ -191,7 +191,7 @@ def _check_about(stored: Store, path: Path, about: Mapping[str, Any]) -> None:
 
 
 def _expected(enrichment: Enrichment, field: str, given: Any) -> str:
-    """Give a right value as JSON. Raises ValueError for what no answer can give."""
+    """Return a right value as JSON. Raises ValueError for what no answer can give."""
     kind, schema = enrichment.readings[field], enrichment.schema["properties"][field]
     if given is None or given == NOTHING:
         if not may_be_null(enrichment, field):

@@ -63,7 +63,7 @@ _COUNTS: tuple[tuple[str, Literal["text", "items", "names"], str, str, str], ...
 
 
 def build_checks(schema: Schema) -> Checks:
-    """Give the checks of a plain schema, in the order of precedence of their codes.
+    """Return the checks of a plain schema, in the order of precedence of their codes.
 
     Evaluate them in this order: a test whose code comes after WRONG_TYPE assumes that the types are right, which keeps
     its SQL short.
@@ -101,7 +101,7 @@ class _Place:
         return _Place(Name(self.depth), f"a name of {self.where}", self.depth + 1, False)
 
     def kinds(self, schema: Schema) -> set[str]:
-        """Give the types that the value may have once its type is known to be right."""
+        """Return the types that the value may have once its type is known to be right."""
         fixed = {"object"} if isinstance(self.ref, Doc) else {"string"} if isinstance(self.ref, Name) else set(TYPES)
         kinds = set(schema.get("type", TYPES))
         return fixed & (kinds | {"integer"} if "number" in kinds else kinds)
@@ -112,7 +112,7 @@ def _present(ref: Ref) -> Test:
 
 
 def _guarded(schema: Schema, place: _Place, kind: str, test: Test) -> Test:
-    """Give a test that applies to values of one type only. No guard is needed where the schema allows no other type."""
+    """Return a test that applies to values of one type only. No guard is needed if the schema allows no other type."""
     kinds = place.kinds(schema)
     if kind not in kinds and not (kind == "number" and "integer" in kinds):
         return Fixed(False)
@@ -123,7 +123,7 @@ def _guarded(schema: Schema, place: _Place, kind: str, test: Test) -> Test:
 
 
 def _fails(schema: Schema, place: _Place) -> Test:
-    """Give the test that the value is there and doesn't meet the schema."""
+    """Return the test that the value is there and doesn't meet the schema."""
     return disjunction([check.violated for check in _node(schema, replace(place, column=False))])
 
 
@@ -196,7 +196,7 @@ def _number(schema: Schema, place: _Place) -> Iterator[Check]:
 
 
 def _differs(values: list[Any], kinds: set[str], ref: Ref, *, coerced: bool = False) -> Test:
-    """Give the test that the value is there and equals none of these."""
+    """Return the test that the value is there and equals none of these."""
     if isinstance(ref, Name):
         kinds = {"string"}
     tests: list[Test] = []
@@ -234,7 +234,7 @@ def _differs_in(kind: str, values: list[Any], ref: Ref, *, only: bool, coerced: 
 
 
 def _differs_inside(value: Any, ref: Ref) -> Test:
-    """Give the test that an array or object differs from this one; its type is already tested."""
+    """Return the test that an array or object differs from this one; its type is already tested."""
     tests: list[Test] = []
     if isinstance(value, Mapping):
         tests.append(Length(ref, "names", "<>", len(value)))
@@ -315,7 +315,7 @@ def _object(schema: Schema, place: _Place) -> Iterator[Check]:
 
 
 def _members(schema: Schema, place: _Place) -> Iterator[Check]:
-    """Give the checks of an object's members by their names."""
+    """Return the checks of an object's members by their names."""
     ref, where, depth = place.ref, place.where, place.depth
     if "object" not in place.kinds(schema):
         return
@@ -353,7 +353,7 @@ def _unnamed(ref: Name, names: tuple[str, ...], patterns: tuple[str, ...]) -> Te
 
 
 def _applied(schema: Schema, place: _Place) -> Iterator[Check]:
-    """Give the checks of the keywords that hold schemas for the same value."""
+    """Return the checks of the keywords that hold schemas for the same value."""
     ref, where = place.ref, place.where
     for part in schema.get("allOf", ()):
         yield from _child(part, place, "SCHEMA")

@@ -60,7 +60,7 @@ _OPERATORS: Mapping[str, Callable[[Any, Any], bool]] = {
 
 
 def evaluate_checks(checks: Checks, text: str | None) -> tuple[str, str] | None:
-    """Give the reason code and the detail of an answer that is refused, or None for one that is accepted."""
+    """Return the reason code and the detail of an answer that is refused, or None for one that is accepted."""
     if text is None or not text.strip(BLANK):
         return "NO_RESPONSE", "the model gave no text"
     doc = parse_json(text)
@@ -180,7 +180,7 @@ def _scalar(test: Test, value: Any) -> bool:
 
 
 def _lower(text: str) -> str:
-    """Give a text with ASCII letters in lower case: engines differ on other letters."""
+    """Return a text with ASCII letters in lower case: engines differ on other letters."""
     return "".join(chr(ord(char) + 32) if "A" <= char <= "Z" else char for char in text)
 
 
@@ -205,7 +205,7 @@ def _multiple(value: Any, step: int | float) -> bool:
 
 
 def _canonical(value: Any, levels: int) -> str | None:
-    """Give a text that is the same for equal values only; None for a value that nests deeper than ``levels``."""
+    """Return a text that is the same for equal values only; None for a value that nests deeper than ``levels``."""
     match value:
         case dict() | list() if not levels:
             return None

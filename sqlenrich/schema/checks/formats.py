@@ -32,7 +32,7 @@ FORMAT_PATTERNS: Mapping[str, str] = {
 
 
 def format_tests(name: str, ref: Ref) -> list[Test]:
-    """Give the tests, each of which is true for a text that is not of this format."""
+    """Return the tests, each of which is true for a text that is not of this format."""
     tests: list[Test] = [no_match(ref, FORMAT_PATTERNS[name])]
     if name in ("date", "date-time"):
         tests.append(NoDate(ref))
@@ -44,12 +44,12 @@ def format_tests(name: str, ref: Ref) -> list[Test]:
 
 
 def matches(ref: Ref, pattern: str) -> Test:
-    """Give the test that a text has a match of a pattern, which repeats no group."""
+    """Return the test that a text has a match of a pattern, which repeats no group."""
     return conjunction(has_type(ref, ("string",)), Not(NoMatch(ref, pattern)))
 
 
 def no_match(ref: Ref, pattern: str) -> Test:
-    """Give the test that a text has no match; a text above :func:`~.patterns.longest_text` has none.
+    """Return the test that a text has no match; a text above :func:`~.patterns.longest_text` has none.
 
     Java's regular expressions recurse at each repeat of a group: a long text would end the query.
     """

@@ -49,7 +49,7 @@ def _spelt(pattern: str, spelling: Spelling) -> str:
 
 
 def document(spelling: Spelling) -> str:
-    """Give the pattern of a whole JSON text, as far as a regular expression can describe it.
+    """Return the pattern of a whole JSON text, as far as a regular expression can describe it.
 
     It tests the tokens and their order: no name without its value, no extra comma. It can't test whether brackets
     match, and whether members are in objects and elements in arrays.
@@ -75,12 +75,12 @@ def document_parts(pattern: str, spelling: Spelling) -> list[tuple[str, str]]:
 
 
 def any_string(spelling: Spelling) -> str:
-    """Give the pattern of a string in any text, valid or not. A string that is not closed goes to the end."""
+    """Return the pattern of a string in any text, valid or not. A string that is not closed goes to the end."""
     return _spelt(_ANY_STRING, spelling)
 
 
 def not_brackets(spelling: Spelling) -> str:
-    """Give the pattern of everything but the brackets outside strings."""
+    """Return the pattern of everything but the brackets outside strings."""
     return _spelt(rf'{_ANY_STRING}|[^"\[\]{{}}]++', spelling)
 
 
@@ -91,7 +91,7 @@ LONG_NUMBER = "([-+.0-9eE]{250}){4}[-+.0-9eE]"
 
 
 def _kept(pattern: str, spelling: Spelling) -> Kept:
-    """Give a pattern in an engine's spelling, and the numbers of its groups: in POSIX each bracket is a group."""
+    """Return a pattern in an engine's spelling, and the numbers of its groups: in POSIX each bracket is a group."""
     opened = [match[0] for match in _OPENED.finditer(pattern) if match[0][0] == "("]
     if spelling != "posix":
         opened = [bracket for bracket in opened if bracket == "("]
@@ -102,23 +102,23 @@ _OPENED = re.compile(r"\\.|\[(?:\\.|[^\]])*\]|\((?:\?:)?")
 
 
 def prose(spelling: Spelling) -> Kept:
-    """Give the pattern of a text around one object, from its first bracket to its last; the object stays."""
+    """Return the pattern of a text around one object, from its first bracket to its last; the object stays."""
     any_character = r"(?:.|\n)" if spelling == "posix" else r"[\s\S]"
     return _kept(rf"^[^{{}}\[\]]*+(\{{{any_character}*\}})[^{{}}\[\]]*+$", spelling)
 
 
 def trailing_comma(spelling: Spelling) -> Kept:
-    """Give the pattern of a comma before a closing bracket, and the groups that stay. It also matches strings."""
+    """Return the pattern of a comma before a closing bracket, and the groups that stay. It also matches strings."""
     return _kept(_COMMA, spelling)
 
 
 def null_member(spelling: Spelling) -> str:
-    """Give the pattern of a colon and a null: a cheap first test for null members."""
+    """Return the pattern of a colon and a null: a cheap first test for null members."""
     return _spelt(f":{_SPACE}null", spelling)
 
 
 def null_members(spelling: Spelling, keep: Collection[str] = ()) -> tuple[Kept, Kept]:
-    """Give the two patterns that remove the null members of a valid JSON text, one after the other.
+    """Return the two patterns that remove the null members of a valid JSON text, one after the other.
 
     The first removes members after a comma; the second removes first members, which no null member follows then.
     ``keep`` are names whose members stay. A name written with a backslash stays, too, because it may be one of them.

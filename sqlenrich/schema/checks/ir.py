@@ -265,7 +265,7 @@ Checks: TypeAlias = tuple[Check, ...]
 
 
 def disjunction(tests: Sequence[Test]) -> Test:
-    """Give the test that one of the tests is true, simplified."""
+    """Return the test that one of the tests is true, simplified."""
     flat = [one for test in tests for one in (test.tests if isinstance(test, AnyOf) else (test,))]
     if Fixed(True) in flat:
         return Fixed(True)
@@ -274,7 +274,7 @@ def disjunction(tests: Sequence[Test]) -> Test:
 
 
 def conjunction(*tests: Test) -> Test:
-    """Give the test that each of the tests is true, simplified."""
+    """Return the test that each of the tests is true, simplified."""
     if Fixed(False) in tests:
         return Fixed(False)
     kept = tuple(test for test in tests if test != Fixed(True))
@@ -282,7 +282,7 @@ def conjunction(*tests: Test) -> Test:
 
 
 def negation(test: Test) -> Test:
-    """Give the test that a test is false, simplified."""
+    """Return the test that a test is false, simplified."""
     match test:
         case Fixed(holds):
             return Fixed(not holds)
@@ -292,7 +292,7 @@ def negation(test: Test) -> Test:
 
 
 def has_type(ref: Ref, kinds: Sequence[str], *, negated: bool = False) -> Test:
-    """Give the test of a value's type. It is a constant for the answer, an object, and for a name, a text."""
+    """Return the test of a value's type. It is a constant for the answer, an object, and for a name, a text."""
     if isinstance(ref, Name | Doc):
         return Fixed((("string" if isinstance(ref, Name) else "object") in kinds) is not negated)
     return Is(ref, tuple(kinds), negated)

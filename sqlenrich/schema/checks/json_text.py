@@ -37,7 +37,7 @@ _NULL_MEMBER = re.compile(null_member("possessive"))
 
 
 def parse_json(text: str) -> Any:
-    """Give the value of a text that is one strict JSON document (docs/answers.md), else :data:`MISSING`.
+    """Return the value of a text that is one strict JSON document (docs/answers.md), else :data:`MISSING`.
 
     A number beyond the range of a double is an infinite float. Any other integer is exact.
     """
@@ -51,7 +51,7 @@ def parse_json(text: str) -> Any:
 
 
 def repair(text: str | None, repairs: Collection[str], keep_null: Collection[str] = ()) -> str | None:
-    """Give a text after the declared repairs, as the SQL of :func:`.repairs.repaired_sql` does.
+    """Return a text after the declared repairs, as the SQL of :func:`.repairs.repaired_sql` does.
 
     ``keep_null`` are the names whose null stays.
     """

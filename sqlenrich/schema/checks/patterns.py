@@ -57,7 +57,7 @@ def portable(pattern: object, *, end: str = "$") -> str:
 
 
 def _repeated(parsed: Iterable[Any]) -> int:
-    """Give the largest count of a part's repeats. The counts of nested repeats are multiplied."""
+    """Return the largest count of a part's repeats. The counts of nested repeats are multiplied."""
     most = 1
     for operator, argument in parsed:
         name = str(operator)
@@ -73,7 +73,7 @@ def _repeated(parsed: Iterable[Any]) -> int:
 
 
 def longest_text(pattern: str) -> int | None:
-    """Give the longest text, in characters, on which a pattern is tried, or None for any length."""
+    """Return the longest text, in characters, on which a pattern is tried, or None for any length."""
     bare = _ATOM.sub("x", portable(pattern))
     counts = [match[3] or (match[1] if match[2] is None else match[2]) for match in _GROUP_REPEAT.finditer(bare)]
     many = any(not count.isdecimal() or int(count) > MAX_SAFE_REPEATS for count in counts)

@@ -23,7 +23,7 @@ _OUTER = frozenset({"trim", "reasoning", "fence"})
 
 
 def kept_nulls(schema: Schema) -> frozenset[str]:
-    """Give the names whose null must stay: a plain schema requires them somewhere, and allows null somewhere."""
+    """Return the names whose null must stay: a plain schema requires them somewhere, and allows null somewhere."""
     parts = [part for _, _, part in walk(schema)]
     required = {name for part in parts for name in part.get("required", ())}
     nullable = {
@@ -35,7 +35,7 @@ def kept_nulls(schema: Schema) -> frozenset[str]:
 def repaired_sql(
     json: JsonFunctions, texts: TextFunctions, text: Sql, repairs: Collection[str], *, keep_null: Collection[str] = ()
 ) -> Sql:
-    """Give the text after the declared repairs; ``keep_null`` are the names whose null stays."""
+    """Return the text after the declared repairs; ``keep_null`` are the names whose null stays."""
     repaired = _repaired(json, texts, text, repairs, keep_null)
     if json.slow_trim and _OUTER.issuperset(repairs):
         bare = all_of(texts.startswith(text.copy(), literal("{")), texts.endswith(text.copy(), literal("}")))
@@ -69,7 +69,7 @@ def _repaired(
 
 
 def _without_reasoning(json: JsonFunctions, texts: TextFunctions, text: Sql, plain: Sql) -> Sql:
-    """Give what follows a leading ``<think>...</think>`` in ``plain``, the text or the trimmed text; else the text."""
+    """Return what follows a leading ``<think>...</think>`` in ``plain``, the text or the trimmed text; else text."""
     begin, end = REASONING
     # Most answers have no mark: they are searched once, and not trimmed for this.
     found = texts.contains(text.copy(), literal(end))

@@ -13,7 +13,7 @@ _INTEGER = ("integer",)
 
 
 def shared(json: JsonFunctions) -> JsonFunctions:
-    """Give the JSON functions with those named in ``json.long`` as calls of shared functions.
+    """Return the JSON functions with those named in ``json.long`` as calls of shared functions.
 
     They are for values outside loops: engines don't call a function of the session inside a lambda.
     """

@@ -50,7 +50,7 @@ class Shared:
 
 
 def shared_values(checks: Checks, doc: str) -> Shared:
-    """Give what more than one test reads, with column names.
+    """Return what more than one test reads, with column names.
 
     ``doc`` is the start of the names: ``doc_customer_name`` for ``customer.name``. A name that is long, odd or taken is
     replaced by a number: ``doc7``.
@@ -66,7 +66,7 @@ def shared_values(checks: Checks, doc: str) -> Shared:
 
 
 def path_of(test: Test) -> tuple[Path, Test]:
-    """Give the loops of a test on the elements of an array, and the test inside them."""
+    """Return the loops of a test on the elements of an array, and the test inside them."""
     path: Path = ()
     while isinstance(test, AnyItem):
         path, test = (*path, (test.ref, test.depth, test.start)), test.test
@@ -118,7 +118,7 @@ def _integers(test: Test) -> Iterator[Ref]:
 
 
 def _steps(ref: Ref) -> list[Get | At]:
-    """Give the steps from the answer to a value, the value itself last; none for a value in a loop."""
+    """Return the steps from the answer to a value, the value itself last; none for a value in a loop."""
     root = ref
     while isinstance(root, Get | At | Unquoted):
         root = root.base

@@ -65,17 +65,17 @@ class Columns:
 
 
 def value_sql(json: JsonFunctions, doc: Sql, ref: Ref) -> Sql:
-    """Give the SQL of a value of the answer; ``doc`` is the parsed answer."""
+    """Return the SQL of a value of the answer; ``doc`` is the parsed answer."""
     return _Printer(json, doc, Columns()).ref(ref)
 
 
 def integer_sql(json: JsonFunctions, doc: Sql, ref: Ref, columns: Columns) -> Sql:
-    """Give the SQL of an integer of the answer; ``columns`` hold values."""
+    """Return the SQL of an integer of the answer; ``columns`` hold values."""
     return _Printer(json, doc, columns).bigint(ref)
 
 
 def fault_sql(json: JsonFunctions, doc: Sql, checks: Checks, path: Path, columns: Columns) -> Sql:
-    """Give the SQL of the first violation in an array's elements, in one pass: the least text, NULL for none.
+    """Return the SQL of the first violation in an array's elements, in one pass: the least text, NULL for none.
 
     A text begins with the place of its check among all checks. A test may be wrong about an element of which an earlier
     check is true; the earlier check's text is less.
@@ -101,7 +101,7 @@ def checks_sql(
     detail: bool,
     columns: Columns | None = None,
 ) -> Sql:
-    """Give the SQL of the result: NULL for an accepted answer, else its reason code.
+    """Return the SQL of the result: NULL for an accepted answer, else its reason code.
 
     With ``detail`` a space and a text for people follow the code. ``doc`` is the parsed ``text``.
     """
@@ -136,7 +136,7 @@ class _Printer:
         self.outside_loops = shared(json)
 
     def verdicts(self, checks: Checks) -> list[tuple[Sql, Sql]]:
-        """Give each check's test and text. Checks in a row that are in one column of faults are one test."""
+        """Return each check's test and text. Checks in a row that are in one column of faults are one test."""
         width, arms = len(str(len(checks))), []
         paths = [path_of(check.violated)[0] for check in checks]
         for place, (check, path) in enumerate(zip(checks, paths, strict=True)):
@@ -157,7 +157,7 @@ class _Printer:
         return integer
 
     def json_of(self, ref: Ref) -> JsonFunctions:
-        """Give the functions for a value: shared ones unless a loop has it."""
+        """Return the functions for a value: shared ones unless a loop has it."""
         root = ref
         while isinstance(root, Get | At | Unquoted):
             root = root.base
@@ -195,7 +195,7 @@ class _Printer:
         return [self.test(test) for test in tests]
 
     def sure(self, test: Test) -> Sql:
-        """Give the SQL of a test that is true or false, never NULL."""
+        """Return the SQL of a test that is true or false, never NULL."""
         if isinstance(test, Not | NotOne | Present | Lacks | Fixed) or _on_name(test):
             return self.test(test)
         return func("COALESCE", self.test(test), literal(False))
@@ -223,7 +223,7 @@ def _compare(p: _Printer, test: Compare) -> Sql:
 
 
 def _constant(value: str | int | float) -> Sql:
-    """Give a literal. Beyond 64 bits a number is a double: engines have no wider integers."""
+    """Return a literal. Beyond 64 bits a number is a double: engines have no wider integers."""
     return literal(float(value) if isinstance(value, int) and abs(value) >= BIGINT_LIMIT else value)
 
 
@@ -286,7 +286,7 @@ def _repeats(p: _Printer, test: Repeats) -> Sql:
 
 
 def _canonical(p: _Printer, value: Sql, depth: int, levels: int) -> Sql:
-    """Give the SQL of a text that is the same for equal values only; NULL for a value that nests deeper."""
+    """Return the SQL of a text that is the same for equal values only; NULL for a value that nests deeper."""
     json = p.json
     name = f"{depth}_{levels}"
     arms: list[tuple[Sql, Sql]] = [
@@ -309,7 +309,7 @@ def _canonical(p: _Printer, value: Sql, depth: int, levels: int) -> Sql:
 
 
 def _measured(p: _Printer, text: Sql) -> Sql:
-    """Give the SQL of a text after its length, so that no text reads as two."""
+    """Return the SQL of a text after its length, so that no text reads as two."""
     return concat(cast(p.json.length(text), exp.DataType.build("TEXT")), literal(":"), text.copy())
 
 

@@ -13,7 +13,7 @@ _PRESENCE = {"dependentRequired", "dependentSchemas", "maxProperties", "not", "i
 
 
 def strict_part(part: Schema, *, left_out: Sequence[str] = (), nullable: bool = False) -> dict[str, Any] | None:
-    """Give a vendor's part as OpenAI's strict mode takes it, or None where it can't: closed, every property required.
+    """Return a vendor's part as OpenAI's strict mode takes it, or None where it can't: closed, every property required.
 
     An optional property that may be null becomes a required one, unless a keyword in ``left_out`` may tell null from
     missing. With ``nullable``, any other optional property becomes one that may be null, too: the repair
@@ -28,7 +28,7 @@ def strict_part(part: Schema, *, left_out: Sequence[str] = (), nullable: bool = 
 
 
 def _strict(node: Schema, absent: Set[str], tested: bool) -> dict[str, Any] | None:
-    """Give one schema in strict form, or None.
+    """Return one schema in strict form, or None.
 
     ``absent``: names that may be null instead of missing; ``tested``: a check may tell null from missing.
     """

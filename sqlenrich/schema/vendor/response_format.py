@@ -14,7 +14,7 @@ from sqlenrich.schema.vendor.subset import vendor_part
 
 
 def json_schema_format(output: OutputSpec, dialect: Dialect = XGRAMMAR) -> ResponseFormat:
-    """Give OpenAI's ``response_format`` of an output, ``strict`` where the schema allows it.
+    """Return OpenAI's ``response_format`` of an output, ``strict`` where the schema allows it.
 
     See :func:`.openai_strict.strict_part` for what strict mode does to optional properties; with the repair
     ``null_as_absent`` each of them may be null.
@@ -39,7 +39,7 @@ _HOSTS: tuple[tuple[tuple[str, ...], Dialect], ...] = (
 
 
 def dialect_of(url: str, named: str | None = None) -> Dialect:
-    """Give the dialect of the server at a URL. OpenAI's servers refuse keywords that vLLM and similar servers need."""
+    """Return the dialect of the server at a URL. OpenAI's servers refuse keywords that vLLM and others need."""
     if named is not None:
         return NAMED[named]
     host = urlsplit(url).hostname or ""

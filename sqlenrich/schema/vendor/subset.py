@@ -27,7 +27,7 @@ _BIGINT_LIMIT = 2**63
 
 
 def vendor_part(schema: Schema, dialect: Dialect) -> tuple[dict[str, Any] | None, tuple[str, ...]]:
-    """Give the largest part of a plain schema that a vendor takes, and what was left out: ``("summary.maxLength",)``.
+    """Return the largest part of a plain schema that a vendor takes, and what was left out: ``("summary.maxLength",)``.
 
     The part is None where the vendor takes no part, and the second value is the reasons: the hint is used instead.
     """
@@ -63,7 +63,7 @@ class _Subset:
         self.left_out += [join_path(path, keyword) for keyword in keywords]
 
     def node(self, schema: Schema, path: str) -> dict[str, Any]:
-        """Give the part of one schema."""
+        """Return the part of one schema."""
         if "oneOf" in schema and "anyOf" not in schema and self.takes("anyOf"):
             self.leave_out(path, "oneOf")
             schema = {**_without(schema, ("oneOf",)), "anyOf": schema["oneOf"]}
@@ -101,7 +101,7 @@ class _Subset:
         return self.finished(part, path)
 
     def finished(self, part: dict[str, Any], path: str) -> dict[str, Any]:
-        """Give a part with its type first; note what keeps a vendor that requires types from taking it."""
+        """Return a part with its type first; note what keeps a vendor that requires types from taking it."""
         part = {key: part[key] for key in ("type", *part) if key in part}
         for limits in _contradictions(part):
             self.leave_out(path, *limits)
@@ -120,7 +120,7 @@ class _Subset:
         return part
 
     def branches(self, schema: Schema, path: str) -> list[dict[str, Any]] | None:
-        """Give the branches of an ``anyOf``, or None: vendors ignore the keywords beside an ``anyOf``."""
+        """Return the branches of an ``anyOf``, or None: vendors ignore the keywords beside an ``anyOf``."""
         if not self.takes("anyOf") or not path or set(schema) - {"anyOf", "type", "description", *OWN}:
             return None
         outer = schema.get("type")
@@ -258,7 +258,7 @@ def _without(schema: Schema, keywords: tuple[str, ...]) -> dict[str, Any]:
 
 
 def _types(schema: Schema) -> list[str] | None:
-    """Give the types that a plain schema allows, None for any."""
+    """Return the types that a plain schema allows, None for any."""
     kinds = schema.get("type")
     if "enum" in schema:
         of_values = list(dict.fromkeys(json_type(value) for value in schema["enum"]))
@@ -268,7 +268,7 @@ def _types(schema: Schema) -> list[str] | None:
 
 
 def _relevant(schema: Schema, kinds: list[str] | None) -> Schema:
-    """Give a schema without the keywords that test values of other types."""
+    """Return a schema without the keywords that test values of other types."""
     if kinds is None:
         return schema
     named = {"number" if kind == "integer" else kind for kind in kinds}
@@ -276,14 +276,14 @@ def _relevant(schema: Schema, kinds: list[str] | None) -> Schema:
 
 
 def _integer_limit(keyword: str, limit: float) -> int | None:
-    """Give a limit of integers as an integer; None beyond 64 bits, which vendors refuse."""
+    """Return a limit of integers as an integer; None beyond 64 bits, which vendors refuse."""
     up = keyword in ("minimum", "exclusiveMaximum")
     whole = math.ceil(limit) if up else math.floor(limit)
     return whole if -_BIGINT_LIMIT <= whole < _BIGINT_LIMIT else None
 
 
 def _contradictions(part: Schema) -> Iterator[tuple[str, ...]]:
-    """Give the keywords of limits that no value can meet, which vendors refuse even in one branch."""
+    """Return the keywords of limits that no value can meet, which vendors refuse even in one branch."""
     names, first = part.get("properties", ()), part.get("prefixItems", ())
     fixed = {
         "maxProperties": len(names) if part.get("additionalProperties") is False else math.inf,

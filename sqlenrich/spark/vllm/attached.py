@@ -50,7 +50,7 @@ class AttachedFleet:
         return Endpoint(urls[0], others=tuple(urls[1:]), api_key_env=self._all.api_key_env, model=self._all.model)
 
     def servers(self) -> list[ServerStatus]:
-        """Give the state and the load of each server, asked now."""
+        """Return the state and the load of each server, asked now."""
         return _run(self._ask(self._look_at))
 
     async def _ask(self, how: _Look) -> list[ServerStatus]:

@@ -46,7 +46,7 @@ class Metrics:
 
 
 def read_metrics(text: str) -> Metrics:
-    """Give the metrics of a page in Prometheus's text format; what it does not have is 0."""
+    """Return the metrics of a page in Prometheus's text format; what it does not have is 0."""
     found: dict[str, list[float]] = {}
     for line in text.splitlines():
         series, _, value = line.rpartition(" ")
@@ -63,13 +63,13 @@ class Server:
     key: str | None = field(default=None, repr=False)
 
     async def health(self, timeout_s: float) -> Metrics:
-        """Give the metrics of a healthy server. Raises CheckError."""
+        """Return the metrics of a healthy server. Raises CheckError."""
         async with _limit(timeout_s, "/health and /metrics"):
             await self._ask("GET", "/health")
             return read_metrics((await self._ask("GET", "/metrics")).decode("utf-8", "replace"))
 
     async def model(self, timeout_s: float) -> str:
-        """Give the name of the first model that it serves. Raises CheckError."""
+        """Return the name of the first model that it serves. Raises CheckError."""
         async with _limit(timeout_s, "/v1/models"):
             answer = _json(await self._ask("GET", "/v1/models"))
         try:
@@ -86,7 +86,7 @@ class Server:
             raise CheckError("the trial text has no choices")
 
     async def _ask(self, method: str, page: str, body: Any = None) -> bytes:
-        """Give the body of an answer with status 200. HTTP/1.0: the connection's end is the answer's."""
+        """Return the body of an answer with status 200. HTTP/1.0: the connection's end is the answer's."""
         url = urlsplit(self.url)
         secure = url.scheme == "https"
         prefix = url.path.rstrip("/").removesuffix("/v1")

@@ -69,7 +69,7 @@ class Control:
         return len(self._servers)
 
     def servers(self) -> list[ServerStatus]:
-        """Give the state of each server whose keeper is connected."""
+        """Return the state of each server whose keeper is connected."""
         with self._changed:
             return [status for status in self._servers.values() if status is not None]
 
@@ -141,7 +141,7 @@ class Control:
 
 
 async def _read(reader: asyncio.StreamReader, timeout_s: float) -> Mapping[str, Any]:
-    """Give the next message; an empty one at the end of the connection. Raises ValueError for what is none."""
+    """Return the next message; an empty one at the end of the connection. Raises ValueError for what is none."""
     line = await asyncio.wait_for(reader.readline(), timeout_s)
     message = json.loads(line) if line else {}
     if not isinstance(message, dict):

@@ -113,7 +113,7 @@ class VLLMFleet:
         model: str | None = None,
         policy: FleetPolicy | None = None,
     ) -> AttachedFleet:
-        """Give the fleet of servers that run already, by their URLs (``http://host:port/v1``)."""
+        """Return the fleet of servers that run already, by their URLs (``http://host:port/v1``)."""
         return AttachedFleet(urls, api_key_env=api_key_env, model=model, policy=policy or FleetPolicy())
 
     def __enter__(self) -> Self:
@@ -142,7 +142,7 @@ class VLLMFleet:
         return Endpoint(urls[0], others=tuple(urls[1:]), api_key=LiteralKey(self._key), model=self._model)
 
     def servers(self) -> list[ServerStatus]:
-        """Give the state and the load of each server."""
+        """Return the state and the load of each server."""
         return sorted(self._control.servers(), key=lambda server: server.url)
 
     def _wait_until_settled(self) -> None:
@@ -235,7 +235,7 @@ class VLLMFleet:
 
 
 def _context(spark: SparkSession) -> SparkContext:
-    """Give the session's context. Raises ConfigError for a session that can't have servers beside its executors."""
+    """Return the session's context. Raises ConfigError for a session that can't have servers beside its executors."""
     context = check_session(spark).sparkContext
     if (context.getConf().get("spark.dynamicAllocation.enabled") or "").lower() == "true":
         raise ConfigError(
@@ -250,18 +250,18 @@ def _is_local(context: SparkContext) -> bool:
 
 
 def _executors(context: SparkContext) -> int:
-    """Give the number of executors now, at least the one that any job waits for. The driver counts in local mode."""
+    """Return the number of executors now, at least the one that any job waits for. The driver counts in local mode."""
     known = len(context._jsc.sc().statusTracker().getExecutorInfos())
     return max(1, known if _is_local(context) else known - 1)
 
 
 def _gpus(context: SparkContext) -> int:
-    """Give the GPUs of an executor, 0 where Spark knows of none."""
+    """Return the GPUs of an executor, 0 where Spark knows of none."""
     return 0 if _is_local(context) else int(context.getConf().get(f"spark.executor.resource.{GPU}.amount") or 0)
 
 
 def _gpus_per_rank(arguments: Mapping[str, Any], gpus: int) -> int | None:
-    """Give the GPUs that a tensor-parallel rank needs, None where their number is given. Raises ConfigError."""
+    """Return the GPUs that a tensor-parallel rank needs, None where their number is given. Raises ConfigError."""
     given = {name: int(arguments[name]) for name in _RANKS if arguments.get(name) is not None}
     ranks = math.prod(given.values())
     if gpus and ranks > gpus:
@@ -273,7 +273,7 @@ def _gpus_per_rank(arguments: Mapping[str, Any], gpus: int) -> int | None:
 
 
 def _whole_executor(gpus: int) -> Any:
-    """Give the profile of a task that takes all GPUs of its executor."""
+    """Return the profile of a task that takes all GPUs of its executor."""
     from pyspark.resource.profile import ResourceProfileBuilder
     from pyspark.resource.requests import TaskResourceRequests
 
@@ -281,7 +281,7 @@ def _whole_executor(gpus: int) -> Any:
 
 
 def _served_name(model: str, arguments: Mapping[str, Any]) -> str:
-    """Give the name by which the servers know the model. Raises ConfigError for arguments that are the fleet's own."""
+    """Return the name by which the servers know the model. Raises ConfigError for arguments of the fleet's own."""
     for name, why in _OWN_ARGUMENTS.items():
         if arguments.get(name) is not None:
             raise ConfigError(f"{name} can't be set: {why}")
@@ -290,7 +290,7 @@ def _served_name(model: str, arguments: Mapping[str, Any]) -> str:
 
 
 def _flags(arguments: Mapping[str, Any]) -> list[str]:
-    """Give keyword arguments as those of a command line."""
+    """Return keyword arguments as those of a command line."""
     flags: list[str] = []
     for name, value in arguments.items():
         flag = f"--{name.replace('_', '-')}"

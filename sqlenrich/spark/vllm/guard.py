@@ -53,7 +53,7 @@ def _run(command: Sequence[str], environment: Mapping[str, str], stop_s: float) 
 
 
 def exit_status(code: int) -> int:
-    """Give what a shell calls the end of a process: 128 + N for signal N, which Python gives as -N."""
+    """Return what a shell calls the end of a process: 128 + N for signal N, which Python gives as -N."""
     return code if code >= 0 else 128 - code
 
 

@@ -44,7 +44,7 @@ class Port:
 
 
 def host_folder() -> Path:
-    """Give the folder of this user's keepers; nobody else can read it. Raises OSError where it is another's."""
+    """Return the folder of this user's keepers; nobody else can read it. Raises OSError where it is another's."""
     folder = Path(tempfile.gettempdir()) / f"sqlenrich-{os.getuid()}"
     folder.mkdir(mode=0o700, exist_ok=True)
     if folder.stat().st_uid != os.getuid() or folder.stat().st_mode & 0o077:
@@ -84,7 +84,7 @@ def publish_server(jvm: int, start: int, server: OwnServer | None) -> None:
 
 
 def published_server(jvm: int, start: int) -> OwnServer | None:
-    """Give an executor's server, None where it has none that is ready."""
+    """Return an executor's server, None where it has none that is ready."""
     try:
         return OwnServer(**json.loads(_server_file(jvm, start).read_text(encoding="utf-8")))
     except OSError:

@@ -87,7 +87,7 @@ class ServerSettings:
 
     @classmethod
     def of(cls, told: Mapping[str, Any]) -> ServerSettings:
-        """Give the settings of a message."""
+        """Return the settings of a message."""
         return cls(**{**told, "command": tuple(told["command"]), "policy": FleetPolicy(**told["policy"])})
 
 
@@ -285,7 +285,7 @@ class Keeper:
         return "\n".join([f"{reason}; the end of its log:", *self._log()[-LOG_TAIL_LINES:]])
 
     def _line_of(self, words: Sequence[str]) -> str | None:
-        """Give the last line of the server's log with one of these words, less pydantic's account of the input."""
+        """Return the last line of the server's log with one of these words, less pydantic's account of the input."""
         found = (line for line in reversed(self._log()) if any(word in line for word in words))
         line = next(found, None)
         return None if line is None else line.partition(" [type=")[0].strip()
@@ -324,7 +324,7 @@ async def _end(guard: asyncio.subprocess.Process, ended: asyncio.Task[int], poli
 
 
 def lock_file(folder: Path) -> Path:
-    """Give the file that a keeper with this folder holds locked while it runs."""
+    """Return the file that a keeper with this folder holds locked while it runs."""
     return folder.with_name(folder.name + ".lock")
 
 

@@ -99,7 +99,7 @@ class Placement:
 
 
 def executor_jvm() -> int:
-    """Give the process id of the JVM above this Python worker. Raises PlacementError."""
+    """Return the process id of the JVM above this Python worker. Raises PlacementError."""
     pid: int | None = os.getpid()
     while pid:
         with open(f"/proc/{pid}/cmdline", "rb") as file:
@@ -111,7 +111,7 @@ def executor_jvm() -> int:
 
 
 def own_server_first(endpoint: Endpoint) -> Endpoint:
-    """Give an endpoint for a task: its executor's own server gets requests while it has room, then the others.
+    """Return an endpoint for a task: its executor's own server gets requests while it has room, then the others.
 
     The endpoint is unchanged where the executor has no server of it.
     """

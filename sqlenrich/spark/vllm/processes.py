@@ -21,7 +21,7 @@ def adopt_orphans() -> None:
 
 
 def end_with_parent(parent: int) -> Callable[[], None]:
-    """Give what a child calls before it executes its program: it gets SIGTERM when its parent ends.
+    """Return what a child calls before it executes its program: it gets SIGTERM when its parent ends.
 
     SIGKILL in its place would leave what the child started. ``parent`` is the process that starts the child.
     """
@@ -35,19 +35,19 @@ def end_with_parent(parent: int) -> Callable[[], None]:
 
 
 def start_of(pid: int) -> int | None:
-    """Give the clock tick at which a process started: with its id it names the process. None for one that is gone."""
+    """Return the clock tick at which a process started: with its id it names the process. None for one that is gone."""
     fields = _stat(pid)
     return None if fields is None else int(fields[19])
 
 
 def parent_of(pid: int) -> int | None:
-    """Give the id of a process's parent, None for one that is gone."""
+    """Return the id of a process's parent, None for one that is gone."""
     fields = _stat(pid)
     return None if fields is None else int(fields[1])
 
 
 def descendants(pid: int) -> list[int]:
-    """Give the living descendants of a process, whatever their process group or session."""
+    """Return the living descendants of a process, whatever their process group or session."""
     children: dict[int, list[int]] = {}
     for name in os.listdir("/proc"):
         if name.isdigit() and (fields := _stat(int(name))) is not None and fields[0] != "Z":
@@ -83,7 +83,7 @@ def reap() -> None:
 
 
 def _stat(pid: int) -> list[str] | None:
-    """Give the fields of /proc/PID/stat after the program's name: state, parent, group, ..."""
+    """Return the fields of /proc/PID/stat after the program's name: state, parent, group, ..."""
     try:
         with open(f"/proc/{pid}/stat", encoding="utf-8", errors="replace") as file:
             return file.read().rpartition(")")[2].split()

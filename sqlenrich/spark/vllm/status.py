@@ -42,7 +42,7 @@ class ServerStatus:
 
 
 def with_metrics(status: ServerStatus, metrics: Metrics) -> ServerStatus:
-    """Give a state with the load that metrics say."""
+    """Return a state with the load that metrics say."""
     hits = metrics.prefix_hit_tokens / metrics.prefix_tokens if metrics.prefix_tokens else None
     return replace(
         status,

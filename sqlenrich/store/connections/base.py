@@ -79,7 +79,7 @@ def connect_within(policy: ConnectPolicy, connect: Callable[[], None]) -> None:
 
 
 def chain(error: BaseException) -> list[BaseException]:
-    """Give an error and those that it was raised for: clients keep them as arguments, causes and contexts."""
+    """Return an error and those that it was raised for: clients keep them as arguments, causes and contexts."""
     found: list[BaseException] = []
     waiting: list[object] = [error]
     while waiting:
@@ -134,7 +134,7 @@ class WarehouseConnection(Protocol):
         """
 
     def status(self, id: str, *, counted: bool = True) -> JobStatus:
-        """Give how far a statement is, without waiting; ``counted``: with its rows, which may take another request."""
+        """Return how far a statement is, without waiting; ``counted``: with its rows, which may take a request."""
 
     def cancel(self, id: str) -> None:
         """End a statement. One that has ended, or is unknown, is left as it is."""
@@ -143,22 +143,22 @@ class WarehouseConnection(Protocol):
         """Run a short query and give its rows."""
 
     def columns(self, relation: str) -> dict[str, Type | None] | None:
-        """Give a relation's columns, each with its type or None for an unknown one; None: it is not there."""
+        """Return a relation's columns, each with its type or None for an unknown one; None: it is not there."""
 
     def check(self, sql: str) -> None:
         """Compile a query without running it. Raises RunError with the warehouse's message."""
 
     def running(self, tags: Mapping[str, str]) -> list[str]:
-        """Give the ids of the statements that have these tags and have not ended, whoever started them."""
+        """Return the ids of the statements that have these tags and have not ended, whoever started them."""
 
     def find(self, job_id: str) -> str | None:
-        """Give the id of a statement by that of its submission, whether it has ended or not; None where it is unknown.
+        """Return the id of a statement by that of its submission, ended or not; None where it is unknown.
 
         Its tags have the job id as ``job``.
         """
 
     def link(self, id: str) -> str | None:
-        """Give the address of a statement's page in the warehouse's console; None where it has none."""
+        """Return the address of a statement's page in the warehouse's console; None where it has none."""
 
 
 @runtime_checkable

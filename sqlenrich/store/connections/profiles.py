@@ -35,7 +35,7 @@ class Profile(dict[str, Any]):
 
 
 def read_profile(name: str, *starts: Path | None) -> Mapping[str, Any]:
-    """Give the fields of ``PROFILE`` or ``PROFILE:TARGET`` from dbt's profiles.yml; ``type`` says the warehouse.
+    """Return the fields of ``PROFILE`` or ``PROFILE:TARGET`` from dbt's profiles.yml; ``type`` says the warehouse.
 
     Without ``:TARGET`` it is the profile's own ``target``. ``starts`` are folders, by default the working directory:
     the profiles.yml of the first, or that of the dbt project around it, is read before the next one's and the one in
@@ -74,7 +74,7 @@ def _find(starts: Sequence[Path]) -> Path:
 
 
 def _project(start: Path) -> list[Path]:
-    """Give ``start``, and the folders above it up to that of a dbt project where it lies in one."""
+    """Return ``start``, and the folders above it up to that of a dbt project where it lies in one."""
     folders = [start, *start.parents]
     roots = [place for place, folder in enumerate(folders) if (folder / "dbt_project.yml").is_file()]
     return folders[: roots[0] + 1 if roots else 1]

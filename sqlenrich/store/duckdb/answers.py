@@ -49,14 +49,14 @@ _MICROSECOND = timedelta(microseconds=1)
 
 
 def answer_table(answers: Sequence[Answer], origin: Origin) -> pa.Table:
-    """Give at least one answer as rows of ``responses``."""
+    """Return at least one answer as rows of ``responses``."""
     columns = dict(zip(_REPORTED, zip(*map(_reported, answers), strict=True), strict=True))
     columns |= {name: (value,) * len(answers) for name, value in asdict(origin).items()}
     return pa.Table.from_arrays([_column(columns[field.name], field.type) for field in _ANSWERS], schema=_ANSWERS)
 
 
 def _column(values: Sequence[Any], kind: pa.DataType) -> pa.Array:
-    """Give values as an Arrow array, made from its buffers.
+    """Return values as an Arrow array, made from its buffers.
 
     ``pa.array`` imports pandas wherever it is installed (pyarrow 26): 0.3 s at the first commit of a run.
     """
@@ -79,6 +79,6 @@ def _column(values: Sequence[Any], kind: pa.DataType) -> pa.Array:
 
 
 def _bits(values: Sequence[bool]) -> pa.Buffer:
-    """Give truth values as a bitmap, the first one in the lowest bit."""
+    """Return truth values as a bitmap, the first one in the lowest bit."""
     digits = "".join("1" if value else "0" for value in reversed(values))
     return pa.py_buffer(int(digits, 2).to_bytes((len(values) + 7) // 8, "little"))

@@ -11,10 +11,10 @@ ANSWERS_DIGEST = f"bit_xor(md5_number(concat_ws({_SEPARATOR}, {_TEXTS})))"
 
 
 def digest_text(number: int | None) -> str:
-    """Give a digest as 32 hexadecimal digits; 0 without an answer."""
+    """Return a digest as 32 hexadecimal digits; 0 without an answer."""
     return f"{(number or 0):032x}"
 
 
 def digest_without(digest: str, gone: str) -> str:
-    """Give the digest of the answers that are left."""
+    """Return the digest of the answers that are left."""
     return digest_text(int(digest, 16) ^ int(gone, 16))

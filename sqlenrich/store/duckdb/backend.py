@@ -82,7 +82,7 @@ class DuckDBBackend(StatementBackend):
             export(self.database, plan, file)
 
     def result_tables(self, plan: Plan) -> ResultTables | None:
-        """Give the tables of the results, to be read when the database is closed."""
+        """Return the tables of the results, to be read when the database is closed."""
         return ResultTables(self.database.path, plan.step("enriched").relation, plan.step("quarantine").relation)
 
     # Steps -----------------------------------------------------------------------------------------------------------
@@ -115,18 +115,18 @@ class DuckDBBackend(StatementBackend):
         return super().prepare(plan, start, limit=limit, ordered=ordered, beside=beside)
 
     def rows_before(self, plan: Plan) -> int | None:
-        """Give the number of rows that the last run left; None without one."""
+        """Return the number of rows that the last run left; None without one."""
         steps = [plan.step(name) for name in ("enriched", "quarantine")]
         if not all(map(self.exists, steps)):
             return None
         return sum(self.number(plan, queries.count_rows(step.name)) for step in steps)
 
     def file_name(self, enrichment: Enrichment) -> str | None:
-        """Give the prompt file relative to the folder of the database: both may be moved together."""
+        """Return the prompt file relative to the folder of the database: both may be moved together."""
         return None if enrichment.path is None else self._beside(enrichment.path)
 
     def written_files(self) -> tuple[str, ...]:
-        """Give the output files relative to the folder of the database."""
+        """Return the output files relative to the folder of the database."""
         return tuple(map(self._beside, self.outputs.written))
 
     def _beside(self, path: Path) -> str:
@@ -135,7 +135,7 @@ class DuckDBBackend(StatementBackend):
         return str(path.resolve())
 
     def last_file(self, name: str) -> str | None:
-        """Give the prompt file of the last run, if it is still there."""
+        """Return the prompt file of the last run, if it is still there."""
         file = self.ledger.last_file(name)
         return file if file is not None and (self.database.path.resolve().parent / file).is_file() else None
 
@@ -227,12 +227,12 @@ class DuckDBBackend(StatementBackend):
     # Requests and answers --------------------------------------------------------------------------------------------
 
     def count(self, calls: Iterable[Step]) -> int:
-        """Give how many requests some calls have to ask."""
+        """Return how many requests some calls have to ask."""
         texts = [call.relations.line(queries.count_pending(call)) for call in calls]
         return sum(self.database.roomy(lambda: [int(self.database.one(sql)) for sql in texts]))
 
     def requests(self, call: Step, count: int) -> Iterator[Request]:
-        """Give the pending requests in their order, a page at a time."""
+        """Return the pending requests in their order, a page at a time."""
         for start in range(0, count, self.policy.page_rows):
             page = (
                 select("*")
@@ -246,7 +246,7 @@ class DuckDBBackend(StatementBackend):
                 yield Request(*row)
 
     def spread(self, call: Step, count: int, most: int) -> list[Request]:
-        """Give a few pending requests: the first, the last and those evenly between."""
+        """Return a few pending requests: the first, the last and those evenly between."""
         places = exp.In(this=exp.column("rowid"), expressions=[literal(place) for place in evenly(count, most)])
         query = select("*").from_(symbol("pending")).where(places).order_by("rowid")
         return [Request(*row) for row in self.database.rows(call.relations.line(query))]
@@ -260,7 +260,7 @@ class DuckDBBackend(StatementBackend):
         self.database.db.execute(self._insert_of(plan))
 
     def _insert_of(self, plan: Plan) -> str:
-        """Give the statement that appends a batch: printed once a table, since each commit needs it."""
+        """Return the statement that appends a batch: printed once a table, since each commit needs it."""
         table = plan.responses.relation
         if table not in self._inserts:
             insert = exp.Insert(this=symbol("responses"), expression=select("*").from_(BATCH), by_name=True)
@@ -268,7 +268,7 @@ class DuckDBBackend(StatementBackend):
         return self._inserts[table]
 
     def answers_digest(self, plan: Plan, run_id: str) -> str | None:
-        """Give a digest of all that a run stored of its answers."""
+        """Return a digest of all that a run stored of its answers."""
         found = self.database.roomy(
             lambda: self.database.db.execute(
                 f"SELECT {ANSWERS_DIGEST} FROM {plan.responses.relation} WHERE run_id = ?", [run_id]
@@ -277,7 +277,7 @@ class DuckDBBackend(StatementBackend):
         return digest_text(found[0][0])
 
     def repeated_keys(self, plan: Plan, key: Sequence[str]) -> tuple[int, int, int]:
-        """Give the rows, how many of them repeat the key of another row, and how many have a NULL in it."""
+        """Return the rows, how many of them repeat the key of another row, and how many have a NULL in it."""
         columns = [exp.column(exp.to_identifier(name, quoted=True)) for name in key]
         missing = exp.or_(*(exp.Is(this=column.copy(), expression=exp.Null()) for column in columns))
         # Hashes of 64 bits: long keys take no more memory than short ones.
@@ -328,6 +328,6 @@ class TemporaryBackend(DuckDBBackend):
         return ""
 
     def result_tables(self, plan: Plan) -> ResultTables | None:
-        """Give the tables of the results with the folder."""
+        """Return the tables of the results with the folder."""
         tables = super().result_tables(plan)
         return None if tables is None else replace(tables, folder=self.folder)

@@ -57,23 +57,23 @@ OTHER_ENCODING = "or name its encoding, as in --encoding cp1252"
 
 
 def name_parts(table: str) -> list[str]:
-    """Give the parts of a table's name: ``raw.messages``, with dots inside quotes kept."""
+    """Return the parts of a table's name: ``raw.messages``, with dots inside quotes kept."""
     parts = re.findall(r'"(?:[^"]|"")*"|[^.]+', table)
     return [part[1:-1].replace('""', '"') if part.startswith('"') else part for part in parts]
 
 
 def quote(name: str) -> str:
-    """Give a name quoted for DuckDB."""
+    """Return a name quoted for DuckDB."""
     return identifier(ENGINE, name).sql("duckdb")
 
 
 def text(value: str) -> str:
-    """Give a text literal."""
+    """Return a text literal."""
     return "'" + value.replace("'", "''") + "'"
 
 
 def file_list(paths: Sequence[Path]) -> str:
-    """Give the SQL of one file, or of a list of files."""
+    """Return the SQL of one file, or of a list of files."""
     names = [text(str(path)) for path in paths]
     return names[0] if len(names) == 1 else f"[{', '.join(names)}]"
 
@@ -148,7 +148,7 @@ class Database:
         return False
 
     def scratch(self) -> Path:
-        """Give a temporary folder that is there until the database is closed."""
+        """Return a temporary folder that is there until the database is closed."""
         if self._folder is None:
             self._folder = self._stack.enter_context(scratch_folder())
         return self._folder
@@ -166,7 +166,7 @@ class Database:
         return read() if self.in_transaction else self.roomy(read)
 
     def columns(self, relation: str) -> dict[str, Type | None] | None:
-        """Give a relation's columns and types; None if it does not exist."""
+        """Return a relation's columns and types; None if it does not exist."""
         try:
             found = self.db.execute(f"DESCRIBE {relation}").fetchall()
         except duckdb.CatalogException:
@@ -262,7 +262,7 @@ def _clear(spill: Path) -> None:
 
 
 def problem(error: Exception, place: str, staged: Mapping[str, str] | None = None) -> str:
-    """Give a database's error message as one line. An error in a delimited file is given with its file and line.
+    """Return a database's error message as one line. An error in a delimited file is given with its file and line.
 
     ``staged`` has the names of files that were copied.
     """
@@ -300,7 +300,7 @@ _CSV_PROBLEMS = {
 
 
 def reason(error: Exception | str) -> str:
-    """Give the first line of a database's error message, without its class."""
+    """Return the first line of a database's error message, without its class."""
     return re.sub(r"^\w[\w ]* Error: ", "", str(error).strip().splitlines()[0].strip())
 
 
@@ -315,12 +315,12 @@ _OF_INPUT = (
 
 
 def failure(error: duckdb.Error, place: str, staged: Mapping[str, str] | None = None) -> ConfigError | RunError:
-    """Give the error of a statement that reads the source: ConfigError where the source is at fault."""
+    """Return the error of a statement that reads the source: ConfigError where the source is at fault."""
     return (ConfigError if isinstance(error, _OF_INPUT) else RunError)(problem(error, place, staged))
 
 
 def cannot_open(path: Path, error: Exception) -> ConfigError | RunError:
-    """Give the error of a database that can't be opened: ConfigError where the file is none."""
+    """Return the error of a database that can't be opened: ConfigError where the file is none."""
     if match := re.search(r"PID (\d+)", str(error)):
         return RunError(f"{path} is in use by the process {match[1]}; wait for it, or end it, then run again")
     if "different configuration" in str(error) or "Unique file handle" in str(error):

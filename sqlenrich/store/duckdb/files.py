@@ -55,7 +55,7 @@ class Outputs:
 
 
 def outputs_of(output: str | Path | Sequence[str | Path]) -> Outputs:
-    """Give the outputs of a run. Raises ConfigError for an unknown kind, and for two databases."""
+    """Return the outputs of a run. Raises ConfigError for an unknown kind, and for two databases."""
     given = [output] if isinstance(output, str | Path) else list(output)
     if not given:
         raise ConfigError("where to? Give --output out.duckdb (or .csv, .parquet, .jsonl, -), or --target")
@@ -70,7 +70,7 @@ def outputs_of(output: str | Path | Sequence[str | Path]) -> Outputs:
 
 
 def database_path(output: Path) -> Path:
-    """Give the database of an output: the output itself, or one in ``.sqlenrich/`` beside a file."""
+    """Return the database of an output: the output itself, or one in ``.sqlenrich/`` beside a file."""
     suffix = output.suffix.lower()
     if suffix in DATABASE_SUFFIXES:
         return output
@@ -83,7 +83,7 @@ def database_path(output: Path) -> Path:
 
 
 def quarantine_file(output: Path) -> Path:
-    """Give the file of refused rows beside an output file."""
+    """Return the file of refused rows beside an output file."""
     return output.with_name(f"{output.stem}_quarantine{output.suffix}")
 
 
@@ -141,7 +141,7 @@ def check_replaceable(*files: Path) -> None:
 
 
 def _columns(path: Path) -> list[str]:
-    """Give the columns of a file; none where its content does not match its suffix."""
+    """Return the columns of a file; none where its content does not match its suffix."""
     if path.suffix.lower() in (".jsonl", ".ndjson"):
         return _keys(path)
     if path.suffix.lower() == ".parquet":
@@ -160,7 +160,7 @@ def _columns(path: Path) -> list[str]:
 
 
 def _keys(path: Path) -> list[str]:
-    """Give the names in the first line of JSON lines."""
+    """Return the names in the first line of JSON lines."""
     try:
         with path.open(encoding="utf-8") as file:
             first = json.loads(file.readline(MOST_LINE))

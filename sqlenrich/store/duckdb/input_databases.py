@@ -37,7 +37,7 @@ DRIVERS = {"sqlite": _SQLITE, "postgresql": _POSTGRESQL, "postgres": _POSTGRESQL
 
 
 def database_url(source: str) -> str | None:
-    """Give the URL of an input that is another database's; None for any other input."""
+    """Return the URL of an input that is another database's; None for any other input."""
     if source.partition("://")[0].lower() in DRIVERS:
         return source
     path = Path(source)
@@ -80,7 +80,7 @@ def open_database(url: str, table: str | None, query: str | None) -> Iterator[Ta
 
 
 def _file(url: str) -> str:
-    """Give the file of ``sqlite:///relative.db`` or ``sqlite:////absolute.db``. Raises ConfigError without one."""
+    """Return the file of ``sqlite:///relative.db`` or ``sqlite:////absolute.db``. Raises ConfigError without one."""
     path = Path(unquote(url.partition(":///")[2]))
     if not path.is_file():
         raise ConfigError(f"{input_name(url)}: no such file")
@@ -88,7 +88,7 @@ def _file(url: str) -> str:
 
 
 def _reason(text: str, url: str) -> str:
-    """Give a driver's message in one line, without the password of the URL."""
+    """Return a driver's message in one line, without the password of the URL."""
     password = urlsplit(url).password or ""
     for secret in {password, unquote(password)} - {""}:
         text = text.replace(secret, "***")

@@ -61,7 +61,7 @@ class InputFiles:
     """The names of copies, for messages."""
 
     def named(self, path: Path) -> str:
-        """Give the name of a file for messages."""
+        """Return the name of a file for messages."""
         return self.shown.get(path, str(path))
 
     def opened(self, path: Path) -> BinaryIO:

@@ -23,7 +23,7 @@ _FORMS = {"newline_delimited": "an object a line", "array": "an array", "unstruc
 
 
 def json_files(database: Database, files: InputFiles) -> str:
-    """Give the SQL that reads JSON with the types of JSON: a text that looks like a date stays a text.
+    """Return the SQL that reads JSON with the types of JSON: a text that looks like a date stays a text.
 
     Raises ConfigError for what is no JSON, with its line, and for files without rows.
     """
@@ -58,7 +58,7 @@ def json_files(database: Database, files: InputFiles) -> str:
 
 
 def _form(files: InputFiles, path: Path) -> str:
-    """Give DuckDB's name of a file's form."""
+    """Return DuckDB's name of a file's form."""
     try:
         with files.opened(path) as file:
             start = file.read(4096).lstrip()
@@ -81,7 +81,7 @@ def _check_objects(database: Database, files: InputFiles, objects: str, form: st
 
 
 def _where(files: InputFiles, form: str) -> str | None:
-    """Give what is wrong and where, as DuckDB's own number of a line is one too high; None where Python finds nothing.
+    """Return what is wrong and where, as DuckDB's own number of a line is one too high; None if Python finds nothing.
 
     DuckDB counts the lines before the error of the part of a file that a thread reads.
     """
@@ -94,7 +94,7 @@ def _where(files: InputFiles, form: str) -> str | None:
 
 
 def _line(files: InputFiles, path: Path) -> str | None:
-    """Give the first line that is no JSON object."""
+    """Return the first line that is no JSON object."""
     with files.opened(path) as file:
         for number, line in enumerate(file, 1):
             where = f"{files.named(path)}, line {number}: "
@@ -111,7 +111,7 @@ def _line(files: InputFiles, path: Path) -> str | None:
 
 
 def _position(files: InputFiles, path: Path) -> str | None:
-    """Give the first place of a file at which its text is no JSON, or is no object."""
+    """Return the first place of a file at which its text is no JSON, or is no object."""
     with files.opened(path) as file:
         written = file.read(_MOST_SCANNED)
     if len(written) == _MOST_SCANNED:

@@ -39,7 +39,7 @@ class ScratchRequests:
         return self.backend.rows(self.plan, query)
 
     def sample(self, count: int) -> list[str]:
-        """Give the prompts of the lowest pending hashes: the kept texts, or else rendered again from the source."""
+        """Return the prompts of the lowest pending hashes: the kept texts, or else rendered again from the source."""
         lowest = exp.select("request_hash").from_(symbol("pending")).order_by("request_hash").limit(count)
         hashes = [str(row[0]) for row in self.rows(lowest)]
         prompts = self.plan.step("prompts")

@@ -70,7 +70,7 @@ def open_source(
 
 
 def relation(database: Database, source: Input, table: str | None, query: str | None) -> tuple[str, bool]:
-    """Give the SQL of the input's relation, and whether the header's table or query is read."""
+    """Return the SQL of the input's relation, and whether the header's table or query is read."""
     if source is None:
         return stored(table, query), True
     if isinstance(source, TableInMemory):
@@ -98,7 +98,7 @@ def relation(database: Database, source: Input, table: str | None, query: str | 
 
 
 def in_memory(database: Database, source: TableInMemory) -> str:
-    """Give the SQL that reads a table in memory. One that can be read once is copied to the disk."""
+    """Return the SQL that reads a table in memory. One that can be read once is copied to the disk."""
     check_names(str(source), list(source.rows.schema.names))
     rows = readable(database, source)
     try:
@@ -113,7 +113,7 @@ def in_memory(database: Database, source: TableInMemory) -> str:
 
 
 def readable(database: Database, source: TableInMemory) -> pa.Table | pa.RecordBatchReader:
-    """Give a table with the columns of types that DuckDB lacks as texts: decimals of 256 bits, half floats, unions."""
+    """Return a table with the columns of types that DuckDB lacks as texts: 256-bit decimals, half floats, unions."""
     import pyarrow as pa
 
     foreign = [field.name for field in source.rows.schema if not _known(database, field)]
@@ -159,7 +159,7 @@ def stored(table: str | None, query: str | None) -> str:
 
 
 def choose_delimiter(files: InputFiles, path: Path) -> str:
-    """Give the delimiter of a file by its header. Raises ConfigError where the header is ambiguous."""
+    """Return the delimiter of a file by its header. Raises ConfigError where the header is ambiguous."""
     first, others = _DELIMITERS[files.kind][0], _DELIMITERS[files.kind][1:]
     if not others:
         return first
@@ -193,7 +193,7 @@ def _splits_header(files: InputFiles, path: Path, delimiter: str) -> bool:
 
 
 def read_header(files: InputFiles, path: Path, delimiter: str) -> tuple[list[str], str]:
-    """Give the fields of a file's header, and the header's last line unchanged. Raises ConfigError."""
+    """Return the fields of a file's header, and the header's last line unchanged. Raises ConfigError."""
     name = files.named(path)
     try:
         with TextIOWrapper(files.opened(path), encoding="utf-8-sig", newline="") as file:
@@ -211,7 +211,7 @@ def read_header(files: InputFiles, path: Path, delimiter: str) -> tuple[list[str
 
 
 def delimited(files: InputFiles) -> str:
-    """Give the SQL that reads every field as text, without DuckDB's sniffer.
+    """Return the SQL that reads every field as text, without DuckDB's sniffer.
 
     The sniffer takes lines that start with # for comments, skips some headers, and renames columns. Several files
     must have one header; those in a row that are written alike are read together.
@@ -258,7 +258,7 @@ def check_last_line(files: InputFiles, path: Path) -> None:
 
 
 def parquet_files(files: InputFiles) -> str:
-    """Give the SQL that reads Parquet. The names are checked here: DuckDB renames those equal but for case."""
+    """Return the SQL that reads Parquet. The names are checked here: DuckDB renames those equal but for case."""
     from pyarrow import ArrowException, parquet
 
     first: list[str] = []

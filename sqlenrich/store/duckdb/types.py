@@ -26,7 +26,7 @@ _SCALARS: Mapping[str, Type] = {
 
 
 def portable_type(written: str) -> Type | None:
-    """Give the portable type of a DuckDB type, None for a type that is read as text."""
+    """Return the portable type of a DuckDB type, None for a type that is read as text."""
     written = written.strip()
     if written in _SCALARS:
         return _SCALARS[written]

@@ -136,7 +136,7 @@ class SparkBackend(StatementBackend):
         self._open.close()
 
     def named(self, table: str) -> str:
-        """Give the name of a table of the output."""
+        """Return the name of a table of the output."""
         return SparkTables(self.spark, self.where.output).named(table)
 
     def bind(self, enrichment: Enrichment, input: Input) -> Source:
@@ -265,7 +265,7 @@ class SparkBackend(StatementBackend):
         return self.number(plan, queries.count_rows("pending"))
 
     def pending(self, call: Step) -> DataFrame:
-        """Give the pending requests, which may have a column of their range besides."""
+        """Return the pending requests, which may have a column of their range besides."""
         return self.tables.rows(call.relations.table("pending"))
 
     def judge(self, plan: Plan, *, asked_by: str | None = None) -> None:  # noqa: ARG002
@@ -310,25 +310,25 @@ class SparkBackend(StatementBackend):
         self.spark.query(sql)
 
     def requests(self, call: Step, count: int) -> Iterator[Request]:  # noqa: ARG002
-        """Give the pending requests, a partition at a time."""
+        """Return the pending requests, a partition at a time."""
         for row in self.pending(call).drop(RANGE).toLocalIterator(prefetchPartitions=True):
             yield Request(*row)
 
     def spread(self, call: Step, count: int, most: int) -> list[Request]:  # noqa: ARG002
-        """Give a few pending requests: those with the lowest hashes, which are a random sample."""
+        """Return a few pending requests: those with the lowest hashes, which are a random sample."""
         few = self.pending(call).drop(RANGE).orderBy("request_hash").limit(most)
         return [Request(*row) for row in self.spark.checked(few.collect)]
 
 
 def row_of(answer: Answer, origin: Origin) -> Row:
-    """Give an answer as the journal holds it."""
+    """Return an answer as the journal holds it."""
     row = {**answer._asdict(), **asdict(origin)}
     row["asked_at"] = answer.asked_at.astimezone(UTC).isoformat()
     return row
 
 
 def answer_frame(session: SparkSession, rows: Sequence[Row]) -> DataFrame:
-    """Give answers of the journal as rows of ``responses``."""
+    """Return answers of the journal as rows of ``responses``."""
     import pyarrow as pa
 
     from sqlenrich.spark.rows import answer_batch

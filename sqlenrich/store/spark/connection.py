@@ -30,7 +30,7 @@ def is_folder(place: str) -> bool:
 
 
 def folder_of(relation: exp.Table) -> str | None:
-    """Give the folder of a relation, None for a table of a catalog."""
+    """Return the folder of a relation, None for a table of a catalog."""
     return relation.name if relation.db == FORMAT and is_folder(relation.name) else None
 
 
@@ -91,7 +91,7 @@ class SparkConnection:
         self.checked(lambda: self.session.sql(sql))
 
     def query(self, sql: str) -> DataFrame:
-        """Give the rows of a query as a frame. Nothing runs yet."""
+        """Return the rows of a query as a frame. Nothing runs yet."""
         return self.checked(lambda: self.session.sql(sql))
 
     def rows(self, sql: str) -> list[tuple[Any, ...]]:
@@ -105,7 +105,7 @@ class SparkConnection:
         ]
 
     def columns(self, relation: str) -> dict[str, Type | None] | None:
-        """Give a relation's columns and types; None: it is not there."""
+        """Return a relation's columns and types; None: it is not there."""
         table = named_relation(self.engine, relation)
         if not self.exists(table):
             return None

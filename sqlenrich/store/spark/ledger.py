@@ -52,7 +52,7 @@ class AppendedLedger:
         self._append(start, datetime.now(UTC), status, json.dumps(dict(facts)))
 
     def last_snapshot(self, name: str) -> Snapshot:
-        """Give what made the prompts of an enrichment. Raises ConfigError where there are none, or it is unknown."""
+        """Return what made the prompts of an enrichment. Raises ConfigError where there are none, or it is unknown."""
         place = self.tables.place
         rows: list[tuple[Any, ...]] = []
         connection = self.tables.connection

@@ -40,7 +40,7 @@ class PendingPart:
         return sum(one.rows for one in self.ranges)
 
     def of(self, pending: DataFrame) -> DataFrame:
-        """Give these requests of all that are pending."""
+        """Return these requests of all that are pending."""
         first, last = self.ranges[0], self.ranges[-1]
         found = pending
         if first.name is not None and last.name is not None:
@@ -52,7 +52,7 @@ class PendingPart:
         return found
 
     def bound(self, pending: DataFrame, rows: int) -> str | None:
-        """Give the last hash of the first requests, None where there are none."""
+        """Return the last hash of the first requests, None where there are none."""
         from pyspark.sql import functions
 
         hashes = self.of(pending).select("request_hash").orderBy("request_hash").limit(rows)
@@ -61,7 +61,7 @@ class PendingPart:
 
 
 def digits_of(rows: int, range_rows: int) -> int:
-    """Give the digits of the hash that part so many requests; 0: they are too few."""
+    """Return the digits of the hash that part so many requests; 0: they are too few."""
     digits = 0
     while digits < MOST_DIGITS and rows > range_rows * 16**digits:
         digits += 1
@@ -69,7 +69,7 @@ def digits_of(rows: int, range_rows: int) -> int:
 
 
 def in_ranges(pending: exp.Query, digits: int) -> exp.Query:
-    """Give the pending requests with their range, those of a range together."""
+    """Return the pending requests with their range, those of a range together."""
     start = func("SUBSTRING", exp.column("request_hash"), literal(1), literal(digits))
     named = exp.alias_(func("CONCAT", literal("r"), start), RANGE)
     found = exp.select("*", named).from_(pending.subquery("pending"))
@@ -78,7 +78,7 @@ def in_ranges(pending: exp.Query, digits: int) -> exp.Query:
 
 
 def ranges_of(pending: DataFrame, rows: int) -> list[PendingRange]:
-    """Give the ranges of a table in their order; no request is read for it."""
+    """Return the ranges of a table in their order; no request is read for it."""
     if RANGE not in pending.columns:
         return [PendingRange(None, rows)]
     counted = pending.groupBy(RANGE).count().orderBy(RANGE).collect()
@@ -86,7 +86,7 @@ def ranges_of(pending: DataFrame, rows: int) -> list[PendingRange]:
 
 
 def next_part(left: Sequence[PendingRange], rows: int) -> PendingPart:
-    """Give the next ranges, as many as hold so many requests, at least one."""
+    """Return the next ranges, as many as hold so many requests, at least one."""
     taken = 1
     while taken < len(left) and sum(one.rows for one in left[: taken + 1]) <= rows:
         taken += 1
@@ -94,7 +94,7 @@ def next_part(left: Sequence[PendingRange], rows: int) -> PendingPart:
 
 
 def without(left: Sequence[PendingRange], part: PendingPart, rows: int) -> list[PendingRange]:
-    """Give what is left after a part of so many requests."""
+    """Return what is left after a part of so many requests."""
     if part.upto is None:
         return list(left[len(part.ranges) :])
     return [replace(left[0], rows=max(left[0].rows - rows, 1), after=part.upto), *left[1:]]

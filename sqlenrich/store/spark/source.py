@@ -90,7 +90,7 @@ def open_memory(
 
 
 def readable(place: str, schema: pa.Schema, used: Collection[str] | None) -> list[str]:
-    """Give the columns of an Arrow schema that Spark reads. Raises ConfigError where a used one is not among them."""
+    """Return the columns of an Arrow schema that Spark reads. Raises ConfigError where a used one is not among them."""
     from pyspark.errors import PySparkTypeError
     from pyspark.sql.pandas.types import from_arrow_type
 
@@ -120,7 +120,7 @@ def open_query(connection: SparkConnection, query: str, view: str) -> dict[str, 
 
 
 def open_table(connection: SparkConnection, table: str) -> dict[str, Type]:
-    """Give the columns of a table or a temporary view. Raises ConfigError where it is missing."""
+    """Return the columns of a table or a temporary view. Raises ConfigError where it is missing."""
     try:
         # The name is checked before it is looked for.
         print_sql(connection.engine, exp.select("*").from_(named_relation(connection.engine, table)))
@@ -155,7 +155,7 @@ def _read(connection: SparkConnection, input: str, used: Collection[str] | None)
 
 
 def _readable_schema(input: str, used: Collection[str] | None) -> StructType | None:
-    """Give the columns of Parquet files that Spark reads: one of another type makes it read none. None: unknown."""
+    """Return the columns of Parquet files that Spark reads: one of another type makes it read none. None: unknown."""
     import pyarrow as pa
     from pyarrow import dataset
     from pyspark.sql.pandas.types import from_arrow_type

@@ -40,14 +40,14 @@ class SparkTables:
         self._schemas.clear()
 
     def named(self, table: str) -> str:
-        """Give the name of a table of the output in Spark's SQL."""
+        """Return the name of a table of the output in Spark's SQL."""
         if is_folder(self.place):
             path = f"{self.place}/{table}".replace("`", "``")
             return f"{FORMAT}.`{path}`"
         return f"{self.place}.{table}"
 
     def problem(self) -> str | None:
-        """Give why the output can't be written: a schema that is not there."""
+        """Return why the output can't be written: a schema that is not there."""
         if is_folder(self.place):
             return None
         catalog = self.connection.session.catalog
@@ -128,7 +128,7 @@ class SparkTables:
         self.connection.execute(print_sql(self.engine, statement, pretty=False))
 
     def rows(self, relation: exp.Table) -> DataFrame:
-        """Give the rows of a table."""
+        """Return the rows of a table."""
         if (path := folder_of(relation)) is not None:
             return self._folder(path)
         return self.connection.query(print_sql(self.engine, exp.select("*").from_(relation.copy())))
@@ -140,7 +140,7 @@ class SparkTables:
 
     @contextmanager
     def views(self, query: Sql) -> Iterator[Sql]:
-        """Give a query that reads views of this output's folders: for a folder by name Spark runs a job a mention."""
+        """Return a query that reads views of this output's folders: for a folder by name Spark runs a job a mention."""
         query, views = query.copy(), dict[str, str]()
         try:
             for table in query.find_all(exp.Table):
@@ -159,7 +159,7 @@ class SparkTables:
                 self.connection.session.catalog.dropTempView(name)
 
     def _folder(self, path: str) -> DataFrame:
-        """Give the rows of a folder. Its schema is looked for in its files once."""
+        """Return the rows of a folder. Its schema is looked for in its files once."""
         read = self.connection.session.read
         if path not in self._schemas:
             self._schemas[path] = self.connection.checked(lambda: read.parquet(path).schema)

@@ -18,7 +18,7 @@ _SCALARS = {
 
 
 def portable_type(kind: Any) -> Type | None:
-    """Give the portable type of a Spark type, None for one that has none."""
+    """Return the portable type of a Spark type, None for one that has none."""
     name = type(kind).__name__
     if name == "DecimalType":
         return Decimal(kind.precision, kind.scale)

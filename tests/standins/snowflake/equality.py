@@ -54,7 +54,7 @@ def key_of(condition: exp.Expr, inner: Scope, names: Iterable[str], outer: Scope
 
 
 def indexed(rows: Iterable[Row], place: str) -> Callable[[Any], Sequence[Row]]:
-    """Give what finds the rows with a text at a place; none for NULL."""
+    """Return what finds the rows with a text at a place; none for NULL."""
     found: dict[Any, list[Row]] = {}
     for row in rows:
         found.setdefault(row[place], []).append(row)

@@ -15,7 +15,7 @@ _SOURCE, _READ_ON = "tests/support/toy_engine", "2026-11-22"
 
 
 def response_format(output: OutputSpec) -> ResponseFormat:
-    """Give no format: the call takes no schema, so the hint describes the output."""
+    """Return no format: the call takes no schema, so the hint describes the output."""
     return ResponseFormat(None, (f"{output.name}: toy_complete takes no schema",))
 
 

@@ -54,7 +54,7 @@ RUNS_AT_MOST = timedelta(days=3)
 
 
 def open_bigquery(fields: Mapping[str, Any], policy: ConnectPolicy | None = None) -> BigQueryConnection:
-    """Give the connection that a profile of dbt-bigquery describes; it connects when it is entered.
+    """Return the connection that a profile of dbt-bigquery describes; it connects when it is entered.
 
     Fields: method (oauth, oauth-secrets, service-account, service-account-json), project or database, dataset or
     schema, keyfile, keyfile_json, token, refresh_token, client_id, client_secret, token_uri, scopes, location,
@@ -67,7 +67,7 @@ def open_bigquery(fields: Mapping[str, Any], policy: ConnectPolicy | None = None
 def open_bigquery_default(
     project: str | None, dataset: str | None = None, *, location: str | None = None, policy: ConnectPolicy | None = None
 ) -> BigQueryConnection:
-    """Give a connection by Application Default Credentials; without a project, by that of the credentials."""
+    """Return a connection by Application Default Credentials; without a project, by that of the credentials."""
     return open_bigquery({"method": "oauth", "project": project, "dataset": dataset, "location": location}, policy)
 
 
@@ -171,7 +171,7 @@ class BigQueryConnection:
         return None if self.status(id, counted=False).state is JobState.UNKNOWN else id
 
     def billed(self, id: str) -> dict[str, float] | None:
-        """Give the bytes billed and the slot seconds of a job; None for an unknown one."""
+        """Return the bytes billed and the slot seconds of a job; None for an unknown one."""
         from google.api_core.exceptions import NotFound
 
         def look() -> dict[str, float] | None:
@@ -420,7 +420,7 @@ def _id_of(job_id: str) -> str:
 
 
 def _limits(policy: ConnectPolicy) -> Any:
-    """Give a transport that never waits longer than the policy says, nor tries again: for requests and for tokens."""
+    """Return a transport that never waits longer than the policy says, nor tries again: for requests and for tokens."""
     from requests.adapters import HTTPAdapter
 
     class Limited(HTTPAdapter):  # type: ignore[misc, unused-ignore]
@@ -438,7 +438,7 @@ def _mount(session: Any, adapter: Any) -> None:
 
 
 def _innermost(error: BaseException) -> str:
-    """Give what the operating system said, below the layers of the HTTP client."""
+    """Return what the operating system said, below the layers of the HTTP client."""
     inner: BaseException | None = error
     while inner is not None:
         error, inner = inner, inner.__cause__ or inner.__context__

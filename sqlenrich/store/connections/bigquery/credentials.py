@@ -22,7 +22,7 @@ SECRET_FIELDS = ("token", "refresh_token", "client_secret", "keyfile_json")
 
 
 def credentials_of(fields: Mapping[str, Any]) -> tuple[Any, str | None]:
-    """Give the credentials that a profile describes, and the project they name.
+    """Return the credentials that a profile describes, and the project they name.
 
     Raises ConfigError for what is missing or unreadable.
     """
@@ -45,7 +45,7 @@ def credentials_of(fields: Mapping[str, Any]) -> tuple[Any, str | None]:
 
 
 def secrets_of(fields: Mapping[str, Any]) -> list[str]:
-    """Give the texts of a profile that no message may hold."""
+    """Return the texts of a profile that no message may hold."""
     found: list[str] = []
     for name in SECRET_FIELDS:
         value = fields.get(name)

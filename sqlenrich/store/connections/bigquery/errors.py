@@ -62,14 +62,14 @@ def is_about(error: Any, reason: str) -> bool:
 
 
 def reason_of(error: Any) -> str:
-    """Give the ``reason`` of an exception of Google's client; empty where it has none."""
+    """Return the ``reason`` of an exception of Google's client; empty where it has none."""
     errors = getattr(error, "errors", None) or []
     first = errors[0] if errors else None
     return str(first.get("reason") or "") if isinstance(first, Mapping) else ""
 
 
 def message_of(error: BaseException) -> str:
-    """Give the first line of what Google's client was told, without the URL that it puts before it."""
+    """Return the first line of what Google's client was told, without the URL that it puts before it."""
     errors = getattr(error, "errors", None) or []
     told = errors[0].get("message") if errors and isinstance(errors[0], Mapping) else None
     text = str(told or getattr(error, "message", None) or (error.args[0] if error.args else "") or type(error).__name__)
@@ -78,5 +78,5 @@ def message_of(error: BaseException) -> str:
 
 
 def first_line(text: str) -> str:
-    """Give the first line of a text that is not blank."""
+    """Return the first line of a text that is not blank."""
     return next((line.strip() for line in text.splitlines() if line.strip()), "")

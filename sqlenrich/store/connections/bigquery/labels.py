@@ -19,7 +19,7 @@ _DIGEST = 8
 
 
 def labels_of(tags: Mapping[str, str]) -> dict[str, str]:
-    """Give the labels of tags. The same tag gives the same label, and different tags give different ones."""
+    """Return the labels of tags. The same tag gives the same label, and different tags give different ones."""
     return {_key(name): _text(value) for name, value in tags.items()}
 
 

@@ -23,7 +23,7 @@ _DECIMALS = {"NUMERIC": Decimal(38, 9), "BIGNUMERIC": Decimal(76, 38)}
 
 
 def portable_type(field: Any) -> Type | None:
-    """Give the portable type of a column, None for one that is read as text. ``field`` is Google's SchemaField."""
+    """Return the portable type of a column, None for one that is read as text. ``field`` is Google's SchemaField."""
     item = _item_type(field)
     return Array(item) if item is not None and field.mode == "REPEATED" else item
 

@@ -136,7 +136,7 @@ class DatabricksConnection:
         return self._checked(start)
 
     def status(self, id: str, *, counted: bool = True) -> JobStatus:
-        """Give how far a statement is: of its handle while the warehouse has it, else of the query history."""
+        """Return how far a statement is: of its handle while the warehouse has it, else of the query history."""
         if id in self._ended:
             return self._ended[id]
         found = self._by_handle(id, counted=counted) or self._by_history(id)
@@ -178,7 +178,7 @@ class DatabricksConnection:
         return self._checked(fetch)
 
     def columns(self, relation: str) -> dict[str, Type | None] | None:
-        """Give a relation's columns and types by ``DESCRIBE TABLE``; None where it is missing."""
+        """Return a relation's columns and types by ``DESCRIBE TABLE``; None where it is missing."""
         engine = get_engine(self.engine)
         try:
             found = self.rows(print_sql(engine, exp.Describe(this=named_relation(engine, relation), kind="TABLE")))
@@ -197,13 +197,13 @@ class DatabricksConnection:
             raise RunError(f"{self.place}: {first_line(message, self._settings.secrets) or head}")
 
     def running(self, tags: Mapping[str, str]) -> list[str]:
-        """Give the unfinished statements of the query history that have these tags."""
+        """Return the unfinished statements of the query history that have these tags."""
         # In the order of a statement's life: one that goes on between two calls is in the later list.
         listed = (id for status in _UNFINISHED for id in self._listed([("filter_by.statuses", status)], tags))
         return list(dict.fromkeys(listed))
 
     def find(self, job_id: str) -> str | None:
-        """Give a statement of the query history by its tag; one of the last hours."""
+        """Return a statement of the query history by its tag; one of the last hours."""
         since_ms = round((time.time() - _FOUND_WITHIN_S) * 1000)
         asked = [("filter_by.query_start_time_range.start_time_ms", str(since_ms))]
         return next(iter(self._listed(asked, {"job": job_id})), None)
@@ -222,11 +222,11 @@ class DatabricksConnection:
         return found
 
     def link(self, id: str) -> str | None:
-        """Give the page of the query profile."""
+        """Return the page of the query profile."""
         return f"https://{self.place}/sql/history?uiQueryProfileVisible=true&queryId={quote(id)}"
 
     def _by_handle(self, id: str, *, counted: bool) -> JobStatus | None:
-        """Give the state that the Thrift service tells; None where it does not know the handle."""
+        """Return the state that the Thrift service tells; None where it does not know the handle."""
         if id not in self._handles:
             return None
 
@@ -250,7 +250,7 @@ class DatabricksConnection:
             raise
 
     def _by_history(self, id: str) -> JobStatus:
-        """Give the state that the query history has."""
+        """Return the state that the query history has."""
         page = self._request("GET", f"{_HISTORY}?{urlencode([('filter_by.statement_ids', id)])}")
         found = next((one for one in page.get("res", ()) if one.get("query_id") == id), None)
         if found is None:
@@ -262,7 +262,7 @@ class DatabricksConnection:
         return JobStatus(state, error=message, transient=is_transient(message))
 
     def _of_job(self, id: str) -> Any:
-        """Give the cursor of jobs, set to a statement that this or another session has started."""
+        """Return the cursor of jobs, set to a statement that this or another session has started."""
         self._jobs.active_command_id = self._handles[id]
         return self._jobs
 
@@ -391,7 +391,7 @@ def _tags_of(record: Mapping[str, Any]) -> dict[str, str]:
 
 
 def _rows_written(cursor: Any) -> int | None:
-    """Give the count in the result of a statement that writes; None where it has none, or the result is gone."""
+    """Return the count in the result of a statement that writes; None where it has none, or the result is gone."""
     with suppress(Exception):
         cursor.get_async_execution_result()
         names = [column[0] for column in cursor.description or ()]
@@ -401,7 +401,7 @@ def _rows_written(cursor: Any) -> int | None:
 
 
 def open_databricks(fields: Mapping[str, Any], policy: ConnectPolicy = ConnectPolicy()) -> DatabricksConnection:  # noqa: B008
-    """Give the connection of a dbt-databricks profile; entering it connects. Raises ConfigError for a missing field."""
+    """Return the connection of a dbt-databricks profile; entering it connects. Raises ConfigError without a field."""
     return DatabricksConnection(settings_of_fields(fields), policy)
 
 
@@ -412,5 +412,5 @@ def open_databricks_named(
     catalog: str | None = None,
     schema: str | None = None,
 ) -> DatabricksConnection:
-    """Give the connection of a profile of ~/.databrickscfg; None: DATABRICKS_* of the environment, or DEFAULT."""
+    """Return the connection of a profile of ~/.databrickscfg; None: DATABRICKS_* of the environment, or DEFAULT."""
     return DatabricksConnection(settings_of_name(name, catalog, schema), policy)

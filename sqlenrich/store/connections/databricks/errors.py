@@ -50,14 +50,14 @@ def is_transient(message: str) -> bool:
 
 
 def first_line(message: str, secrets: Iterable[str] = ()) -> str:
-    """Give the first line that says something, without any of ``secrets``."""
+    """Return the first line that says something, without any of ``secrets``."""
     for secret in secrets:
         message = message.replace(secret, "***")
     return next((line.strip() for line in message.splitlines() if line.strip()), "")
 
 
 def not_connected(settings: Settings, error: Exception) -> Exception:
-    """Give what to mend, or TransientError for a lost connection, and a warehouse that starts or is throttled."""
+    """Return what to mend, or TransientError for a lost connection, and a warehouse that starts or is throttled."""
     found = chain(error)
     kinds = {type(one).__name__ for one in found}
     text = " ".join(_message(one, settings) for one in found)
@@ -85,7 +85,7 @@ def not_connected(settings: Settings, error: Exception) -> Exception:
 
 
 def http_code(error: BaseException) -> int | None:
-    """Give the HTTP status that an error of the client holds."""
+    """Return the HTTP status that an error of the client holds."""
     context = getattr(error, "context", None)
     return context.get("http-code") if isinstance(context, dict) else None
 

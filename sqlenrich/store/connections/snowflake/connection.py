@@ -136,7 +136,7 @@ class SnowflakeConnection:
         return id
 
     def status(self, id: str, *, counted: bool = True) -> JobStatus:
-        """Give how far a statement is. A statement of another session is known by its id, too."""
+        """Return how far a statement is. A statement of another session is known by its id, too."""
         return self._run(lambda connection: self._status(connection, id, counted=counted))
 
     def cancel(self, id: str) -> None:
@@ -155,7 +155,7 @@ class SnowflakeConnection:
         return self._run(lambda connection: self._rows(connection, sql))
 
     def columns(self, relation: str) -> dict[str, Type | None] | None:
-        """Give a relation's columns by ``DESCRIBE TABLE``, their names as Snowflake stores them."""
+        """Return a relation's columns by ``DESCRIBE TABLE``, their names as Snowflake stores them."""
         describe = print_sql(self._words, exp.Describe(this=named_relation(self._words, relation), kind="TABLE"))
 
         def work(connection: Any) -> list[tuple[Any, ...]] | None:
@@ -198,17 +198,17 @@ class SnowflakeConnection:
         self.rows(print_sql(self._words, exp.Command(this="EXPLAIN", expression=exp.var(sql))))
 
     def running(self, tags: Mapping[str, str]) -> list[str]:
-        """Give the ids of the statements that have these tags, more perhaps, and have not ended."""
+        """Return the ids of the statements that have these tags, more perhaps, and have not ended."""
         found = self.rows(history(self.home) + _STILL_RUN)
         return [str(id) for id, tag in found if dict(tags).items() <= _tags(tag).items()]
 
     def find(self, job_id: str) -> str | None:
-        """Give a statement of the history by its tag."""
+        """Return a statement of the history by its tag."""
         found = (str(id) for id, tag in self.rows(history(self.home)) if _tags(tag).get("job") == job_id)
         return next(found, None)
 
     def link(self, id: str) -> str | None:
-        """Give the address of a statement in Snowsight."""
+        """Return the address of a statement in Snowsight."""
         return None if self._address is None else f"{self._address}/#/compute/history/queries/{id}/detail"
 
     # In the thread of the connector -----------------------------------------------------------------------------------
@@ -304,7 +304,7 @@ class SnowflakeConnection:
         return [tuple(row) for row in self._read(connection, sql).fetchall()]
 
     def _read(self, connection: Any, sql: str) -> Any:
-        """Give the cursor of a short query that has ended.
+        """Return the cursor of a short query that has ended.
 
         It is polled: a request that waits for its result has the limits of a request, a warehouse that resumes has not.
         """
@@ -323,7 +323,7 @@ class SnowflakeConnection:
         return cursor
 
     def _raised(self, error: Exception) -> RunError:
-        """Give what an error of the connector means; one that is not the connector's comes from a broken answer."""
+        """Return what an error of the connector means; one that is not the connector's comes from a broken answer."""
         number, message = number_of(error), line_of(error, self._secrets)
         if is_of_connector(error) and not is_transient(number, message):
             return RunError(self._told(message))
@@ -337,7 +337,7 @@ class SnowflakeConnection:
         return f"{self.place}: {message}"
 
     def _type(self, written: str) -> Type | None:
-        """Give the portable type. Snowflake stores every integer type as NUMBER(38,0)."""
+        """Return the portable type. Snowflake stores every integer type as NUMBER(38,0)."""
         found = portable_type(self._words, written)
         return BIGINT if isinstance(found, Decimal) and found.scale == 0 else found
 
@@ -345,7 +345,7 @@ class SnowflakeConnection:
 def open_snowflake(
     fields: Mapping[str, Any], policy: ConnectPolicy = POLICY, *, place: str = ""
 ) -> SnowflakeConnection:
-    """Give a connection by the fields of a dbt-snowflake profile; it connects when it is entered.
+    """Return a connection by the fields of a dbt-snowflake profile; it connects when it is entered.
 
     Fields that are dbt's own are ignored. ``place`` names the profile in messages.
     """
@@ -355,7 +355,7 @@ def open_snowflake(
 
 
 def open_snowflake_named(name: str | None = None, policy: ConnectPolicy = POLICY) -> SnowflakeConnection:
-    """Give a connection by a name of ``connections.toml``; None is the connector's default connection."""
+    """Return a connection by a name of ``connections.toml``; None is the connector's default connection."""
     return SnowflakeConnection(f"snowflake {name or 'default connection'}", partial(named, name), policy)
 
 
@@ -384,7 +384,7 @@ class _Worker:
 
 
 def _written(connection: Any, id: str) -> int | None:
-    """Give the rows that a statement inserted, updated, deleted; None for another statement, or an unknown number.
+    """Return the rows that a statement inserted, updated, deleted; None for another statement, or an unknown number.
 
     https://docs.snowflake.com/en/sql-reference/sql/insert: its result has the column "number of rows inserted".
     """

@@ -59,7 +59,7 @@ _MENDS = (
 
 
 def number_of(error: Exception) -> int:
-    """Give the number of an error of the connector, -1 for another one or none. An OSError's errno is not one."""
+    """Return the number of an error of the connector, -1 for another one or none. An OSError's errno is not one."""
     number = getattr(error, "errno", None)
     return number if isinstance(number, int) and not isinstance(error, OSError) else -1
 
@@ -70,7 +70,7 @@ def is_of_connector(error: Exception) -> bool:
 
 
 def line_of(error: Exception, secrets: Sequence[str]) -> str:
-    """Give the message as one line without secrets, its number at the end."""
+    """Return the message as one line without secrets, its number at the end."""
     if not is_of_connector(error):
         return f"an answer of Snowflake could not be read: {type(error).__name__}"
     text = " ".join(str(getattr(error, "raw_msg", None) or error).split())
@@ -93,5 +93,5 @@ def is_transient(number: int, message: str) -> bool:
 
 
 def mend(message: str) -> str:
-    """Give what to do about a connection that failed."""
+    """Return what to do about a connection that failed."""
     return next(advice for pattern, advice in _MENDS if re.search(pattern, message))

@@ -47,7 +47,7 @@ def connector() -> Any:
 
 
 def limits(policy: ConnectPolicy, newer: bool) -> dict[str, Any]:
-    """Give the limits in the words of 4.x or of 5.x. No request waits for a statement, so each has to be short."""
+    """Return the limits in the words of 4.x or of 5.x. No request waits for a statement, so each has to be short."""
     connect_s, request_s = max(round(policy.connect_s), 1), max(round(policy.request_s), 1)
     if not newer:
         return {"login_timeout": connect_s, "network_timeout": request_s, "socket_timeout": connect_s}
@@ -62,7 +62,7 @@ def limits(policy: ConnectPolicy, newer: bool) -> dict[str, Any]:
 
 
 def parameters(fields: Mapping[str, Any]) -> dict[str, Any]:
-    """Give the connector's parameters for the fields of a profile. Raises ConfigError."""
+    """Return the connector's parameters for the fields of a profile. Raises ConfigError."""
     given = {_OF_DBT.get(name, name): value for name, value in fields.items() if value not in (None, "")}
     if given.get("authenticator") == "oauth" and "oauth_client_secret" in given:
         raise ConfigError(
@@ -89,7 +89,7 @@ def parameters(fields: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def named(name: str | None) -> Mapping[str, Any]:
-    """Give the fields of a connection of ``connections.toml``. Raises ConfigError."""
+    """Return the fields of a connection of ``connections.toml``. Raises ConfigError."""
     connector()
     from snowflake.connector.config_manager import CONFIG_MANAGER
 
