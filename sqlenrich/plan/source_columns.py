@@ -82,7 +82,7 @@ class SourceColumns:
         return relation
 
     def where(self, written: str) -> Sql:
-        """Return the header's condition with the engine's column names. Raises SpecError for SQL that isn't portable."""
+        """Return the header's condition with the engine's column names. Raises SpecError if it isn't portable."""
         try:
             test = parse_condition(written)
         except ValueError as error:
