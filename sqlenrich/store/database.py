@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Protocol
 
 from sqlglot import exp
@@ -16,8 +16,8 @@ from sqlenrich.renderer.statements import create_if_missing
 from sqlenrich.store import queries
 from sqlenrich.store.base import Connection
 
-INSERTED_ROWS = 500
-"""The rows of one INSERT of constants."""
+INSERTED_ROWS, INSERTED_CHARACTERS = 500, 200_000
+"""The rows of one INSERT of constants, and their texts but for a longer row: databases bound a statement."""
 
 
 class Database(Protocol):
@@ -79,8 +79,7 @@ class StatementDatabase:
         """Append rows by INSERTs of constants."""
         if self.connection.columns(table) is None:
             self._execute(create_if_missing(self.engine, relation(self.engine, table), columns))
-        for start in range(0, len(rows), INSERTED_ROWS):
-            part = rows[start : start + INSERTED_ROWS]
+        for part in _parts(rows):
             self._execute(queries.insert_rows(self.engine, relation(self.engine, table), columns, part))
         self.connection.commit()
 
@@ -91,6 +90,19 @@ class StatementDatabase:
 
     def _execute(self, statement: Sql) -> None:
         self.connection.execute(print_sql(self.engine, statement, pretty=False))
+
+
+def _parts(rows: Sequence[Sequence[object]]) -> Iterator[Sequence[Sequence[object]]]:
+    """Return rows in parts that one INSERT takes."""
+    start, size = 0, 0
+    for end, row in enumerate(rows):
+        length = sum(len(str(value)) for value in row)
+        if end > start and (end - start == INSERTED_ROWS or size + length > INSERTED_CHARACTERS):
+            yield rows[start:end]
+            start, size = end, 0
+        size += length
+    if start < len(rows):
+        yield rows[start:]
 
 
 def selected(database: Database, table: str, names: Sequence[str]) -> exp.Select:

@@ -26,8 +26,10 @@ from sqlenrich.core.types import (
 )
 
 
-def read_value(value: Any, kind: Type) -> Any:
+def read_value(value: Any, kind: Type, *, exact: bool = False) -> Any:
     """Return a driver's value as a value of JSON: dates and timestamps as ISO texts, a JSON text parsed.
+
+    A decimal becomes a number of JSON; with ``exact`` it stays one.
 
     Drivers give an array as a list, as an array of numpy, or as JSON text; a whole number also as a decimal; a struct
     as a mapping, as a row, or as JSON text; a timestamp with a zone or without one.
@@ -38,13 +40,15 @@ def read_value(value: Any, kind: Type) -> Any:
     match kind:
         case Array(item):
             items = json.loads(value) if isinstance(value, str) else value
-            return [read_value(one, item) for one in items]
+            return [read_value(one, item, exact=exact) for one in items]
         case Struct(fields):
             found = json.loads(value) if isinstance(value, str) else value
             found = found if isinstance(found, Mapping) else found.asDict()
-            return {name: read_value(found.get(name), of) for name, of in fields}
+            return {name: read_value(found.get(name), of, exact=exact) for name, of in fields}
         case Decimal():
             number = Number(str(value))
+            if exact:
+                return number
             return int(number) if number == number.to_integral_value() else float(number)
         case Scalar():
             return _READERS[kind](value) if kind in _READERS else value

@@ -114,6 +114,7 @@ class WarehouseBackend(StatementBackend):
         self._asking: tuple[Step, RangedCall] | None = None
 
     def __enter__(self) -> Self:
+        self.jobs.statements.clear()
         self.jobs.repeated(self.warehouse.__enter__)  # a warehouse may be starting
         return self
 
@@ -123,6 +124,7 @@ class WarehouseBackend(StatementBackend):
             if self.lease is not None:
                 with suppress(RunError):  # a connection that is gone leaves the lease, which ends by itself
                     self.lease.close()
+            self.lease, self._tried, self._reading, self._asking = None, False, None, None
         finally:
             self.warehouse.__exit__(*error)
 

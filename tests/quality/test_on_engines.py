@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import hashlib
 import json
 import shutil
 import zlib
@@ -14,6 +15,7 @@ from typing import Any
 import pytest
 
 import sqlenrich as se
+from sqlenrich.quality.evaluation.evaluation import Change
 from sqlenrich.runner.results import results
 from tests.support.endpoint import ScriptedEndpoint
 from tests.support.warehouses import MODULES, Standin
@@ -155,6 +157,7 @@ def differences(found: Any, wanted: Any, place: str = "") -> list[str]:
 OWN = (
     *("output", "file", "sql", "runs_sql", "tiles", "request", "run", "run_id", "runs", "at", "asked_at", "_asked_at"),
     *("latency_ms", "request_id", "read_at", "ledger", "started_at", "ended_at", "reviews"),
+    *("evaluation", "fingerprint", "calls", "stored"),
 )
 
 
@@ -233,6 +236,65 @@ def test_rows_are_shown_and_exported_as_duckdbs(place: Place, expected: Place, t
     assert found[:2] == found[2:]
     assert shown[0] == shown[1]
     assert len(shown[0]) > 20
+
+
+LABELLED = [row for number, row in enumerate(ROWS) if number % 4 == 0]
+LABELS = {str(row["id"]): ("card", "transfer", "cash")[number % 3] for number, row in enumerate(LABELLED)}
+
+
+def labels_file(path: Path, *, whole: bool) -> Path:
+    """The key and a label of some rows; ``whole``: with all that the prompt reads, in which a file has no NULL."""
+    with path.open("w", encoding="utf-8", newline="") as file:
+        writer = csv.DictWriter(file, ["id", "expected_intent", *(("channel", "body") if whole else ())])
+        writer.writeheader()
+        for row in LABELLED:
+            shown = {**row, "channel": row["channel"] or "none"} if whole else {"id": row["id"]}
+            writer.writerow({**shown, "expected_intent": LABELS[str(row["id"])]})
+    return path
+
+
+def test_an_evaluation_is_that_of_duckdb(place: Place, expected: Place, made: Place, tmp_path: Path) -> None:
+    given: dict[str, Any] = {} if "engine" in place.options else {"input": f"{place.folder}/rows"}
+    with ScriptedEndpoint(content=answer, models=("m",)) as endpoint:
+        for whole, asks in ((False, False), (True, True), (True, False)):
+            labels = labels_file(tmp_path / "labels.csv", whole=whole)
+            sources = (given, {"input": made.folder / "rows.jsonl"})
+            found, wanted = (
+                se.evaluate(
+                    one.enrichment, truth=labels, endpoint=endpoint.url, **({} if whole else rows), **one.options
+                )
+                for one, rows in zip((place, expected), sources, strict=True)
+            )
+            assert differences(json.loads(found.to_json()), json.loads(wanted.to_json())) == []
+            assert (found.side.calls > 0, wanted.side.calls > 0) == (asks, asks)
+            assert 0 < found.fields[0].right < found.rows == len(LABELLED)
+    assert found.fields[0].change == Change(len(LABELLED), 0, 0)
+    for one in (place, expected):
+        assert se.audit(one.enrichment, **one.options).holds
+
+
+def test_a_comparison_draws_rows_of_a_table_by_their_keys(place: Place, expected: Place, tmp_path: Path) -> None:
+    others = [tmp_path / "a" / "other.prompt", tmp_path / "b" / "other.prompt"]
+    for other, one in zip(others, (place, expected), strict=True):
+        other.parent.mkdir()
+        other.write_text(PROMPT.format(source=one.enrichment.source).replace("Classify", "Read"))
+    drawn = sorted(ROWS, key=lambda row: hashlib.sha256(f"0:{row['id']}".encode()).hexdigest())[:30]
+    table = {} if "engine" in place.options else {"input": f"parquet.`{place.folder}/rows`"}
+    with ScriptedEndpoint(content=answer, models=("m",)) as endpoint:
+        found, wanted, again = (
+            se.compare(one.enrichment, other, rows=30, endpoint=endpoint.url, **given, **one.options)
+            for one, other, given in (
+                (place, others[0], table),
+                (expected, others[1], {"input": drawn, "first": True}),
+                (place, others[0], table),
+            )
+        )
+    own = ("rows_in", "sample", "input")
+    told = [{key: value for key, value in one.to_dict().items() if key not in own} for one in (found, wanted)]
+    assert differences(told[0], told[1]) == []
+    assert (found.rows_in, found.rows) == (len(ROWS), len(drawn))
+    assert found.changes
+    assert again.a.calls + again.b.calls == 0
 
 
 FORGOTTEN = (

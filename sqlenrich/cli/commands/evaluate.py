@@ -15,9 +15,11 @@ from sqlenrich.cli.options import (
     json_option,
     model_options,
     parse_pairs,
+    place_options,
     prices_option,
     responses_option,
     source_options,
+    spark_option,
     yes_option,
 )
 from sqlenrich.cli.root import cli
@@ -28,7 +30,8 @@ from sqlenrich.cli.root import cli
 @click.option(
     "--truth",
     metavar="PATH",
-    help="A file with the rows and their labels, or with the key and the labels of rows of --input.",
+    help="A file, or a table of the target, with the rows and their labels, or the key and the labels of rows of "
+    "--input.",
 )
 @input_option
 @click.option(
@@ -46,6 +49,8 @@ from sqlenrich.cli.root import cli
     help="The least share that is right, or as in has_pii.recall.true=0.99; may be repeated.",
 )
 @click.option("--output", metavar="PATH", help="Where answers are stored and found: an --output of a run, or another.")
+@place_options
+@spark_option
 @responses_option
 @model_options
 @concurrency_option

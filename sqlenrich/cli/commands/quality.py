@@ -16,9 +16,11 @@ from sqlenrich.cli.options import (
     mock_options,
     parse_names,
     parse_pairs,
+    place_options,
     prices_option,
     responses_option,
     source_options,
+    spark_option,
     yes_option,
 )
 from sqlenrich.cli.root import cli
@@ -40,6 +42,8 @@ from sqlenrich.cli.root import cli
 @click.option("--first", is_flag=True, help="Take the first rows, not a spread sample.")
 @click.option("--seed", default=0, show_default=True, type=int, help="Each seed draws another sample.")
 @click.option("--output", metavar="PATH", help="Where answers are stored and found: an --output of a run, or another.")
+@place_options
+@spark_option
 @responses_option
 @click.option("--endpoint", metavar="URL", multiple=True, help="As for run; give two for one per side.")
 @click.option("--model", "models", metavar="M", multiple=True, help="As for run; give two for one per side.")

@@ -9,27 +9,36 @@ from typing import Any, Unpack
 
 from sqlenrich.ask.observer import NullObserver, Observer, Stopper
 from sqlenrich.core.errors import ConfigError, did_you_mean
-from sqlenrich.quality.comparison.comparison import NOT_ASKED, Comparison, Side
+from sqlenrich.quality.comparison.comparison import NOT_ASKED, Comparison, RowResult, Side
 from sqlenrich.quality.comparison.metrics import compute_metrics
-from sqlenrich.quality.comparison.sample import draw_sample, read_inputs
-from sqlenrich.quality.comparison.side import PreparedSide, drop_tables, prepare_side, read_side, run_side
-from sqlenrich.runner.options import SOURCE_OPTIONS, InputOptions, SourceOptions, check_options, chosen, names_of
+from sqlenrich.quality.comparison.sample import Sample, draw_sample, read_inputs
+from sqlenrich.quality.comparison.side import PreparedSide, prepare_side, read_sides, run_sides
+from sqlenrich.quality.comparison.side_place import PlacedTable, side_place
+from sqlenrich.runner.options import (
+    PLACE_OPTIONS,
+    SOURCE_OPTIONS,
+    InputOptions,
+    SourceOptions,
+    check_options,
+    chosen,
+    names_of,
+)
+from sqlenrich.runner.place import Output, RunPlaceOptions, place_of
 from sqlenrich.runner.setup import settings_of
 from sqlenrich.runner.source import with_source_options
 from sqlenrich.spec.enrichment import Enrichment
 from sqlenrich.spec.loader import enrichment_of
 from sqlenrich.spec.prices import Prices
 from sqlenrich.spec.settings import Config
-from sqlenrich.store.duckdb.files import database_path
-from sqlenrich.store.inputs import input_name, input_of
+from sqlenrich.store.inputs import Input, input_name, input_of
 from sqlenrich.store.scratch import scratch_folder
 
 DATABASE = Path(".sqlenrich") / "compare.duckdb"
 DEFAULT_ROWS = 100
 
 
-class CompareOptions(SourceOptions, InputOptions, total=False):
-    """The shorthands of a comparison: source, models, prices."""
+class CompareOptions(SourceOptions, InputOptions, RunPlaceOptions, total=False):
+    """The shorthands of a comparison: source, models, prices, warehouse."""
 
     mock: bool
     mock_failures: Mapping[str, float] | None
@@ -47,7 +56,7 @@ def compare(
     fields: Sequence[str] | None = None,
     models: str | Sequence[str] | None = None,
     endpoint: str | Sequence[str] | None = None,
-    output: str | Path | None = None,
+    output: Output | None = None,
     responses: str | None = None,
     first: bool = False,
     seed: int = 0,
@@ -64,7 +73,9 @@ def compare(
     first rows. ``truth`` maps output fields to the source's columns of labels. ``fields`` are the fields to compare, by
     default all that both sides have. The answers are stored in NAME_responses of ``output`` (by default
     ``.sqlenrich/compare.duckdb`` beside ``sqlenrich.toml``, else in the current folder). Runs and comparisons use each
-    other's answers. All other arguments are those of :func:`~sqlenrich.run`. Raises ConfigError before the first call.
+    other's answers. With ``target``, ``engine`` or ``spark`` the sides are asked there as a run would be, and the input
+    may be a table there, whose rows are drawn by the hash of the key. All other arguments are those of
+    :func:`~sqlenrich.run`. Raises ConfigError before the first call.
     """
     a, b = enrichment_of(a), None if b is None else enrichment_of(b)
     check_options("compare", options, CompareOptions)
@@ -78,8 +89,9 @@ def compare(
         for one, model, place in _sides(a, b, models, endpoint)
     ]
     files = [one for one, _, _ in sides]
-    database = database_path(Path(output)) if output is not None else default_database(config)
-    source = input_of(input, options.get("encoding"))
+    named = place_of(a, config, output, responses, RunPlaceOptions(**chosen(options, PLACE_OPTIONS)))  # type: ignore[typeddict-item]
+    place = side_place(named.output, default_database(config))
+    source = input_of(input if input is not None or place.local is not None else a.source, options.get("encoding"))
     if source is None:
         raise ConfigError("which rows? Give --input PATH")
     if rows < 1:
@@ -87,15 +99,16 @@ def compare(
     compared_fields = _fields(files, fields, truth)
     shared = {**chosen(options, ("mock", "mock_failures", "concurrency")), "config": config}
     with scratch_folder() as folder:
-        sample = draw_sample(files, folder / "sample.duckdb", source, rows, None if first else seed, truth)
+        sample = _sample(files, folder / "sample.duckdb", place.source(source), rows, None if first else seed, truth)
         prepared = [
-            prepare_side(letter, one, sample, responses, {**shared, "model": model, "endpoint": place})
-            for letter, (one, model, place) in zip("AB", sides, strict=True)
-        ]
-        drop_tables(database, "AB")
-        reports = [run_side(database, side, sample, observer, stopper) for side in prepared]
-        read = [read_side(database, side, report, config) for side, report in zip(prepared, reports, strict=True)]
-        drop_tables(database, "AB")
+            prepare_side(
+                letter, one, sample, place, named.responses,
+                {**shared, "model": model, "endpoint": endpoint or named.endpoint},
+            )
+            for letter, (one, model, endpoint) in zip("AB", sides, strict=True)
+        ]  # fmt: skip
+        reports = run_sides(prepared, sample, place, observer, stopper)
+        read = read_sides(prepared, reports, place, config)
         metrics = compute_metrics(files, [results for results, _ in read], sample, compared_fields, truth)
         inputs = read_inputs(files, sample, [change.row for change in metrics.changes])
     a_side, b_side = (side for _, side in read)
@@ -109,15 +122,16 @@ def compare(
         rows_in=sample.rows_in,
         sample=how if sample.rows_in > len(sample.keys) else "all of them",
         same_requests=sum(
-            hashed is not None and hashed == prepared[1].hashes[row] for row, hashed in prepared[0].hashes.items()
+            one.request_hash is not None and one.request_hash == read[1][0][row].request_hash
+            for row, one in read[0][0].items()
         ),
         agreement=metrics.agreement,
         equal_rows=metrics.equal_rows,
         accuracy=metrics.accuracy,
         changes=tuple(changes),
-        notes=(*_notes(prepared, (a_side, b_side), files), *metrics.notes),
+        notes=(*_notes(prepared, [results for results, _ in read], (a_side, b_side), files), *metrics.notes),
         stopped=stopper.requested or any(report.pending for report in reports),
-        output=str(database),
+        output=place.backend.output,
         currency=config.prices.currency if config.prices is not None else "",
     )
 
@@ -163,7 +177,31 @@ def _fields(files: Sequence[Enrichment], fields: Sequence[str] | None, truth: Ma
     return [name for name in a if name in b]
 
 
-def _notes(prepared: Sequence[PreparedSide], sides: Sequence[Side], files: Sequence[Enrichment]) -> Iterable[str]:
+def _sample(
+    files: Sequence[Enrichment],
+    path: Path,
+    source: Input | PlacedTable,
+    rows: int,
+    seed: int | None,
+    truth: Mapping[str, str],
+) -> Sample:
+    """Write the sample of files, of a frame, or of a table of the place, whose rows have no order."""
+    if not isinstance(source, PlacedTable):
+        return draw_sample(files, path, source, rows, seed, truth)
+    if seed is None:
+        raise ConfigError(f"the table {source} has no first rows: leave out --first")
+    used = [one.source_name(name) for one in files for name in replace(one, keep=()).used_columns()]
+    drawn, rows_in = source.drawn(files, [*used, *truth.values()], rows, seed)
+    plain = [replace(one, source=None, query=None) for one in files]
+    return draw_sample(plain, path, drawn, rows, None, truth)._replace(rows_in=rows_in)
+
+
+def _notes(
+    prepared: Sequence[PreparedSide],
+    results: Sequence[Mapping[int, RowResult]],
+    sides: Sequence[Side],
+    files: Sequence[Enrichment],
+) -> Iterable[str]:
     a, b = (one.readings for one in files)
     for letter, own, other in (("A", a, b), ("B", b, a)):
         if names := [name for name in own if name not in other]:
@@ -174,7 +212,8 @@ def _notes(prepared: Sequence[PreparedSide], sides: Sequence[Side], files: Seque
         if side.retried:
             yield f"{letter}: asked otherwise by sqlenrich retry: {side.retried:,} requests; such answers count too"
     first, second = prepared
-    if first.requests and first.requests == second.requests and first.options["endpoint"] != second.options["endpoint"]:
+    requests = [{one.request_hash for one in found.values()} - {None} for found in results]
+    if requests[0] and requests[0] == requests[1] and first.options["endpoint"] != second.options["endpoint"]:
         yield (
             "both endpoints serve a model of the same name: the requests are the same, and one answer serves both "
             "sides; give one of the models another name"

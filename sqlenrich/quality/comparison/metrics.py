@@ -31,24 +31,6 @@ def values_equal(a: object, b: object) -> bool:
     return type(a) is type(b) and a == b
 
 
-def json_value(value: object, kind: Type) -> object:
-    """Return a stored value as a value of JSON: dates and timestamps as ISO texts, a JSON text parsed."""
-    match value, kind:
-        case None, _:
-            return None
-        case _, Coerced(inner):
-            return json_value(value, inner)
-        case list(), Array(item):
-            return [json_value(one, item) for one in value]
-        case dict(), Struct(fields):
-            return {name: json_value(value.get(name), inner) for name, inner in fields}
-        case str(), _ if kind == JSON:
-            return json.loads(value)
-        case datetime() | date(), _:
-            return value.isoformat()
-    return value
-
-
 def label_value(label: str, kind: Type) -> object:
     """Read a label as the type of its field. Raises ValueError for a text that is no value of it."""
     if isinstance(kind, Coerced):

@@ -5,28 +5,29 @@ from __future__ import annotations
 import statistics
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import cached_property
-from pathlib import Path
 from typing import Any
 
 from sqlglot import exp
 
-from sqlenrich.ask.model_choice import choose_model, wanted_model
+from sqlenrich.ask.model_choice import wanted_model
 from sqlenrich.ask.observer import Observer, PlanLine, Stopper
 from sqlenrich.core.errors import ConfigError, RunError
 from sqlenrich.core.names import column
-from sqlenrich.engines import get_engine
 from sqlenrich.plan.compile import compile_plan
 from sqlenrich.plan.plan import RESPONSES, Plan
 from sqlenrich.plan.relations import RELATIONS, symbol
 from sqlenrich.quality.comparison.comparison import RowResult, Side
-from sqlenrich.quality.comparison.metrics import json_value
 from sqlenrich.quality.comparison.sample import SAMPLE_TABLE, Sample
+from sqlenrich.quality.comparison.side_place import SidePlace
 from sqlenrich.runner.options import MODEL_OPTIONS, chosen
 from sqlenrich.runner.report import Report
 from sqlenrich.runner.run import run
+from sqlenrich.runner.session import choice_of
 from sqlenrich.spec.enrichment import Enrichment
+from sqlenrich.spec.run_settings import Caps
 from sqlenrich.spec.settings import Config
+from sqlenrich.store.store import Store
+from sqlenrich.store.values import read_value
 
 ONLY = ""
 """The letter of a side without another one."""
@@ -47,13 +48,6 @@ class PreparedSide:
     """The keyword arguments of its run."""
     model: str
     plan: Plan
-    hashes: Mapping[int, str | None]
-    """The request hash of each row."""
-
-    @cached_property
-    def requests(self) -> list[str]:
-        """The distinct request hashes in order."""
-        return sorted({hashed for hashed in self.hashes.values() if hashed is not None})
 
 
 class StoppableObserver:
@@ -70,60 +64,82 @@ class StoppableObserver:
 
 
 def prepare_side(
-    letter: str, enrichment: Enrichment, sample: Sample, responses: str | None, options: Mapping[str, Any]
+    letter: str,
+    enrichment: Enrichment,
+    sample: Sample,
+    place: SidePlace,
+    responses: str | None,
+    options: Mapping[str, Any],
 ) -> PreparedSide:
     """Compile a side over the sample. Nothing is asked. Raises as a run does."""
-    from sqlenrich.store.duckdb.database import Database
-
     tables = TABLES[letter]
-    responses = responses or RELATIONS["responses"].format(enrichment.name)
+    responses = responses or place.backend.relations(enrichment.name)["responses"]
     # The sample is filtered and the key is only shown, so neither changes a request.
     own = replace(
         enrichment, source=SAMPLE_TABLE, query=None, key=(sample.row_column,), keep=(), keep_all=False, where=None
     )
     try:
         wanted = wanted_model(options["model"], **chosen(options, MODEL_OPTIONS))
-        choice = choose_model(own, options["config"], wanted)
+        choice = choice_of(own, options["config"], wanted, place.backend, Caps())
     except ConfigError as error:
         raise ConfigError(f"side {letter}: {error}" if letter else str(error)) from None
-    relations = {**{step: form.format(tables) for step, form in RELATIONS.items()}, "responses": responses}
+    relations = {**place.backend.relations(tables), "responses": responses}
     plan = compile_plan(
         own,
-        "duckdb",
+        place.backend.engine.name,
         {**relations, "source": SAMPLE_TABLE},
         model=choice.resolved,
-        source_types=dict(sample.types),
-        asked_by_client=True,
+        source_types={name: kind for name, kind in sample.types.items() if place.local or name in _read_columns(own)},
+        asked_by_client=not choice.asks_in_sql,
     )
-    prompts = plan.step("prompts")
-    with Database(sample.path) as db:
-        found = db.rows(prompts.sql)
-    place = list(prompts.columns).index("request_hash")
     model = f"{choice.resolved.name}{choice.where}"
-    hashes = {line[0]: line[place] for line in found}
-    return PreparedSide(letter, own, {**options, "tables": tables, "responses": responses}, model, plan, hashes)
+    return PreparedSide(letter, own, {**options, "tables": tables, "responses": responses}, model, plan)
 
 
-def run_side(database: Path, side: PreparedSide, sample: Sample, observer: Observer, stopper: Stopper) -> Report:
-    """Run a side over the sample. Its answers are stored like those of any run."""
-    _copy_known_answers(database, side)
-    observer.note(f"{side.letter}: {side.enrichment.place}" if side.letter else f"scoring {side.enrichment.place}")
-    return run(
-        side.enrichment,
-        input=sample.path,
-        output=database,
-        observer=StoppableObserver(observer, stopper),
-        stopper=stopper,
-        **side.options,
-    )
+def _read_columns(enrichment: Enrichment) -> list[str]:
+    """Return the columns of the sample that a side reads."""
+    return [enrichment.source_name(name) for name in enrichment.used_columns()]
 
 
-def _copy_known_answers(database: Path, side: PreparedSide) -> None:
-    """Copy the answers to a side's requests from the other tables of answers in the database."""
+def run_sides(
+    sides: Sequence[PreparedSide], sample: Sample, place: SidePlace, observer: Observer, stopper: Stopper
+) -> list[Report]:
+    """Run sides over the sample, one after another. Their answers are stored like those of any run."""
+    read = list(dict.fromkeys(name for side in sides for name in _read_columns(side.enrichment)))
+    source = place.prepare(sample, read, _own_tables(sides))
+    reports = []
+    for side in sides:
+        if place.local:
+            _copy_known_answers(place, side, sample)
+        observer.note(f"{side.letter}: {side.enrichment.place}" if side.letter else f"scoring {side.enrichment.place}")
+        report = run(
+            side.enrichment,
+            input=source,
+            output=place.output,
+            observer=StoppableObserver(observer, stopper),
+            stopper=stopper,
+            **side.options,
+        )
+        reports.append(report)
+    return reports
+
+
+def _own_tables(sides: Iterable[PreparedSide]) -> list[str]:
+    """Return the tables of some sides except those of the answers."""
+    names = (TABLES[side.letter] for side in sides)
+    return [form.format(name) for name in names for step, form in RELATIONS.items() if step != "responses"]
+
+
+def _copy_known_answers(place: SidePlace, side: PreparedSide, sample: Sample) -> None:
+    """Copy the answers to a side's requests from the other tables of answers in the DuckDB file."""
     from sqlenrich.store.duckdb.database import Database
 
-    call, names = side.plan.responses, list(RESPONSES)
-    with Database(database) as db:
+    assert place.local is not None
+    call, names, prompts = side.plan.responses, list(RESPONSES), side.plan.step("prompts")
+    at = list(prompts.columns).index("request_hash")
+    with Database(sample.path) as db:
+        requests = sorted({line[at] for line in db.rows(prompts.sql) if line[at] is not None})
+    with Database(place.local) as db:
         found = db.db.execute(
             "SELECT schema_name, table_name FROM duckdb_columns() WHERE database_name = current_database() "
             "AND list_contains(?, column_name) GROUP BY ALL HAVING count(*) = ? ORDER BY ALL",
@@ -147,45 +163,48 @@ def _copy_known_answers(database: Path, side: PreparedSide) -> None:
                 exp.Not(this=exp.Exists(this=stored))
             )
             insert = exp.insert(answers, symbol("responses"), columns=names)
-            db.db.execute(side.plan.relations.sql(insert), [side.requests])
+            db.db.execute(side.plan.relations.sql(insert), [requests])
 
 
-def drop_tables(database: Path, letters: Iterable[str]) -> None:
-    """Drop the tables of some sides except those of the answers."""
-    from sqlenrich.store.duckdb.database import Database
+def read_sides(
+    sides: Sequence[PreparedSide], reports: Sequence[Report], place: SidePlace, config: Config
+) -> list[tuple[dict[int, RowResult], Side]]:
+    """Return the result of each row of each side, and the side's figures; drop what only the sides need.
 
-    with Database(database) as db:
-        for letter in letters:
-            for step, form in RELATIONS.items():
-                if step != "responses":
-                    table = exp.table_(form.format(TABLES[letter]), quoted=True)
-                    db.execute(exp.Drop(tables=[table], kind="TABLE", exists=True).sql("duckdb"))
+    Raises RunError where another run interfered.
+    """
+    with place.read(_own_tables(sides)) as database:
+        found = []
+        for side, report in zip(sides, reports, strict=True):
+            named = replace(side.enrichment, name=TABLES[side.letter])
+            found.append(_read_side(Store(database, named, database.home), side, report, config))
+        return found
 
 
-def read_side(database: Path, side: PreparedSide, report: Report, config: Config) -> tuple[dict[int, RowResult], Side]:
-    """Return the result of each row of a side, and the side's figures. Raises RunError where another run interfered."""
-    from sqlenrich.store.duckdb.database import Database
-
-    readings = side.enrichment.readings
-    engine = get_engine("duckdb")
+def _read_side(store: Store, side: PreparedSide, report: Report, config: Config) -> tuple[dict[int, RowResult], Side]:
+    if store.last.run_id != report.run_id:
+        raise RunError(f"{store.output}: another run changed these rows meanwhile; run it again")
+    readings, engine = side.enrichment.readings, store.engine
     columns = [column(engine, name) for name in (side.enrichment.key[0], "_request_hash")]
     accepted = exp.select(*columns, *(column(engine, name) for name in readings)).from_(symbol("enriched"))
     refused = exp.select(*columns, "_error", "_error_detail").from_(symbol("quarantine"))
-    answers_query = exp.select(
-        *ANSWER_COLUMNS, "call_error IS NULL AS answered", "sent_hash <> request_hash AS retried"
-    ).from_(symbol("responses"))
-    answers_query = answers_query.where(IN_REQUESTS, dialect="duckdb")
     results: dict[int, RowResult] = {}
-    relations = side.plan.relations
-    with Database(database) as db:
-        for row, hashed, *values in db.rows(relations.sql(accepted)):
-            pairs = zip(readings.items(), values, strict=True)
-            results[row] = RowResult(hashed, {name: json_value(value, kind) for (name, kind), value in pairs})
-        for row, hashed, code, detail in db.rows(relations.sql(refused)):
-            results[row] = RowResult(hashed, {}, code, detail)
-        answers = db.db.execute(relations.sql(answers_query), [side.requests]).fetchall()
-    if {row: result.request_hash for row, result in results.items()} != dict(side.hashes):
-        raise RunError(f"{database}: another run changed these rows meanwhile; run it again")
+    for row, hashed, *values in store.rows(accepted):
+        pairs = zip(readings.items(), values, strict=True)
+        results[int(row)] = RowResult(
+            hashed, {name: read_value(value, kind, exact=True) for (name, kind), value in pairs}
+        )
+    for row, hashed, code, detail in store.rows(refused):
+        results[int(row)] = RowResult(hashed, {}, code, detail)
+    query = exp.select(
+        *ANSWER_COLUMNS,
+        *(exp.Case(ifs=[exp.If(this=test, true=exp.Literal.number(1))], default=exp.Literal.number(0)) for test in (
+            exp.Is(this=exp.column("call_error"), expression=exp.Null()),
+            exp.NEQ(this=exp.column("sent_hash"), expression=exp.column("request_hash")),
+        )),
+    ).from_(symbol("responses"))  # fmt: skip
+    requested = sorted({result.request_hash for result in results.values() if result.request_hash is not None})
+    answers = store.among(query, exp.column("request_hash"), requested)
     requests = len({answer[0] for answer in answers})
     # A failed call is not billed.
     costs = [cost_of(config, model, *tokens) for _, model, *tokens, _, answered, _ in answers if answered]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import uuid
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
@@ -15,27 +15,27 @@ from sqlenrich.core.errors import ConfigError
 from sqlenrich.core.plurals import counted
 from sqlenrich.quality.comparison.compare import default_database
 from sqlenrich.quality.comparison.comparison import NO_INPUT, NOT_ASKED
-from sqlenrich.quality.comparison.side import ONLY, drop_tables, prepare_side, read_side, run_side
+from sqlenrich.quality.comparison.side import ONLY, prepare_side, read_sides, run_sides
+from sqlenrich.quality.comparison.side_place import PlacedTable, SidePlace, side_place
 from sqlenrich.quality.evaluation.evaluation import Evaluation, FieldScore, Then
 from sqlenrich.quality.evaluation.lines import check_lines, evaluation_lines, keep_lines
 from sqlenrich.quality.evaluation.scores import check_requirements, judge, requirement_result, score_field
 from sqlenrich.quality.evaluation.truth import read_truth
-from sqlenrich.runner.options import SOURCE_OPTIONS, InputOptions, SourceOptions, check_options, chosen
-from sqlenrich.runner.setup import settings_of
-from sqlenrich.runner.source import with_source_options
+from sqlenrich.runner.options import PLACE_OPTIONS, InputOptions, SourceOptions, chosen
+from sqlenrich.runner.place import Output, RunPlaceOptions
+from sqlenrich.runner.setup import set_up
 from sqlenrich.spec.enrichment import Enrichment
-from sqlenrich.spec.loader import enrichment_of
 from sqlenrich.spec.prices import Prices
 from sqlenrich.spec.quality import Requirement, parse_requirement
 from sqlenrich.spec.run_settings import Mock
 from sqlenrich.spec.settings import Config
-from sqlenrich.store.duckdb.files import database_path, outputs_of
 from sqlenrich.store.inputs import Input, input_name, input_of
 from sqlenrich.store.scratch import scratch_folder
+from sqlenrich.store.store import Store
 
 
-class EvaluateOptions(SourceOptions, InputOptions, total=False):
-    """The shorthands of an evaluation: source, model, prices."""
+class EvaluateOptions(SourceOptions, InputOptions, RunPlaceOptions, total=False):
+    """The shorthands of an evaluation: source, model, prices, warehouse."""
 
     endpoint: str | None
     mock: bool
@@ -55,7 +55,7 @@ def evaluate(
     fields: Mapping[str, str] | None = None,
     require: Sequence[str] = (),
     model: Endpoint | Mock | str | None = None,
-    output: str | Path | None = None,
+    output: Output | None = None,
     responses: str | None = None,
     config: Config | None = None,
     observer: Observer | None = None,
@@ -70,31 +70,34 @@ def evaluate(
     there is one. ``require`` has requirements such as ``intent=0.92`` and ``has_pii.recall.true=0.99``; they replace
     those of the header for the same measure. The answers are stored in NAME_responses of ``output`` (by default as
     those of a comparison), the scores of each row in NAME_evaluations, to which the next evaluation compares its own.
+    With ``target``, ``engine`` or ``spark`` the output is there, and what a run would ask is asked: the warehouse's own
+    function unless an endpoint is given. ``truth`` and ``input`` may then be tables there too; the labelled rows are
+    copied to the place and dropped at the end.
     All other arguments are those of :func:`~sqlenrich.run`. Raises ConfigError before the first call.
     """
-    enrichment = enrichment_of(enrichment)
-    check_options("evaluate", options, EvaluateOptions)
-    if enrichment.embedding is not None:
-        raise ConfigError(f"{enrichment.place}: an evaluation counts right answers, and a vector is neither")
-    config = settings_of(config, enrichment, options.get("prices"))
+    setup = set_up("evaluate", EvaluateOptions, options, enrichment, output=output, responses=responses, config=config)
+    config = setup.config
+    if setup.enrichment.embedding is not None:
+        raise ConfigError(f"{setup.enrichment.place}: an evaluation counts right answers, and a vector is neither")
     observer, stopper = observer or NullObserver(), stopper or Stopper()
-    enrichment = with_source_options(enrichment, **chosen(options, SOURCE_OPTIONS))
-    enrichment = _with_requirements(enrichment, require)
+    enrichment = _with_requirements(setup.enrichment, require)
     settings = enrichment.quality.evaluate
-    rows, source = _truth_of(enrichment, truth, input, options.get("encoding"))
-    database = database_path(Path(output)) if output is not None else default_database(config)
+    place = side_place(setup.output, default_database(config))
+    rows, source = _truth_of(enrichment, truth, input, options.get("encoding"), place)
     with scratch_folder() as folder:
         required = [one.field for one in settings.require]
         named = fields if fields is not None else settings.fields
         known = read_truth(enrichment, folder / "truth.duckdb", rows, source, named, required)
         check_requirements(enrichment, settings.require, known.labels)
         asked = {**chosen(options, MODEL), "model": model, "config": config}
-        side = prepare_side(ONLY, enrichment, known.sample, responses, asked)
-        check_lines(database, enrichment.name)
-        drop_tables(database, ONLY_SIDE)
-        report = run_side(database, side, known.sample, observer, stopper)
-        results, figures = read_side(database, side, report, config)
-        drop_tables(database, ONLY_SIDE)
+        if not isinstance(model, Endpoint | Mock):  # a target may name the endpoint
+            asked["endpoint"] = setup.wanted.endpoint
+        side = prepare_side(ONLY, enrichment, known.sample, place, setup.responses, asked)
+        if place.local is None or place.local.is_file():
+            with place.opened() as database:
+                check_lines(Store(database, enrichment, database.home))
+        (report,) = run_sides([side], known.sample, place, observer, stopper)
+        ((results, figures),) = read_sides([side], [report], place, config)
     judged = {field: judge(known.labels[field], results, field) for field in known.columns}
     scores = [score_field(enrichment, field, known.columns[field], lines) for field, lines in judged.items()]
     stopped = stopper.requested or report.pending > 0
@@ -102,8 +105,10 @@ def evaluate(
     evaluation = f"{now:%Y%m%dT%H%M%S%f}-{uuid.uuid4().hex[:8]}"
     then: Then | None = None
     if not stopped:
-        lines = evaluation_lines(evaluation, now, enrichment, side, input_name(rows), known, judged)
-        then, scores = keep_lines(database, side, enrichment.name, evaluation, lines, scores)
+        hashes = {row: result.request_hash for row, result in results.items()}
+        lines = evaluation_lines(evaluation, now, enrichment, side, input_name(rows), known, judged, hashes)
+        with place.opened() as database:
+            then, scores = keep_lines(Store(database, enrichment, database.home), evaluation, lines, scores)
     left_out = {code: figures.refused.get(code, 0) for code in (NOT_ASKED, NO_INPUT)}
     return Evaluation(
         evaluation=evaluation,
@@ -115,26 +120,34 @@ def evaluate(
         then=then,
         notes=(*known.notes, *_notes(left_out, figures.retried)),
         stopped=stopped,
-        output=str(database),
+        output=place.backend.output,
         currency=config.prices.currency if config.prices is not None else "",
     )
 
 
-ONLY_SIDE = (ONLY,)
+def _truth_of(
+    enrichment: Enrichment, truth: Any, input: Any, encoding: str | None, place: SidePlace
+) -> tuple[Input, Callable[[], Input | PlacedTable]]:
+    """Return the truth, and what opens the input to which it may be joined.
 
+    Raises ConfigError where nothing names a truth.
+    """
+    named = input if input is not None or place.local is not None else enrichment.source
+    if truth is None and enrichment.quality.evaluate.truth is None and input is not None:
+        truth, named = input, None
+    given = input_of(named, encoding)
 
-def _truth_of(enrichment: Enrichment, truth: Any, input: Any, encoding: str | None) -> tuple[Input, Input]:
-    """Return the truth and the input to which it may be joined. Raises ConfigError where nothing names a truth."""
-    rows = input_of(input, encoding)
+    def rows() -> Input | PlacedTable:
+        return place.source(given)
+
     if truth is not None:
         # An encoding is that of both files: they come from one place.
-        return input_of(truth, encoding if isinstance(truth, str | Path) else None), rows
-    named = enrichment.quality.evaluate.truth
-    if named is not None:
+        found = place.source(input_of(truth, encoding if isinstance(truth, str | Path) else None))
+        return found.all() if isinstance(found, PlacedTable) else found, rows
+    known = enrichment.quality.evaluate.truth
+    if known is not None:
         folder = enrichment.path.parent if enrichment.path is not None else Path()
-        return input_of(str(folder / named), encoding), rows
-    if rows is not None:
-        return rows, None
+        return input_of(str(folder / known), encoding), rows
     raise ConfigError(
         f"{enrichment.place}: against what? Give --truth PATH, or write evaluate: {{truth: labels.csv}} in the header"
     )
@@ -174,35 +187,20 @@ def evaluate_before_run(enrichment: Enrichment, *, observer: Observer, stopper: 
     """Score the prompt and the model of a run by the header's truth. ``options`` are those of the run.
 
     The answers go to the run's own database, so that the run asks none of them again. Raises ConfigError where the
-    header names no truth, and where a warehouse's own function would ask: its answers can't be scored beforehand.
+    header names no truth.
     """
     if enrichment.quality.evaluate.truth is None:
         raise ConfigError(f"{enrichment.place}: --evaluate needs the labels: write evaluate: {{truth: labels.csv}}")
-    config = settings_of(options.get("config"), enrichment, options.get("prices"))
-    endpoint, output = options.get("endpoint"), options.get("output")
-    engine = options.get("engine")
-    if (name := options.get("target")) is not None:
-        target = config.target(name)
-        engine, endpoint, output = target.engine, endpoint or target.endpoint, output or target.database
-    in_warehouse = engine not in (None, "duckdb") or options.get("spark") is not None
-    if in_warehouse and endpoint is None and engine != "spark" and options.get("spark") is None:
-        raise ConfigError(
-            f"--evaluate asks from this machine, and {engine} asks its own model: give --endpoint, or score an "
-            "endpoint of the same model by sqlenrich evaluate"
-        )
     given = None if str(options.get("input")) == "-" else options.get("input")
     return evaluate(
         enrichment,
-        input=None if in_warehouse else given,
-        output=None if in_warehouse or output is None else outputs_of(output).database,
-        responses=None if in_warehouse else options.get("responses"),
+        input=given,
+        output=options.get("output"),
+        responses=options.get("responses"),
         model=options.get("model"),
-        config=config,
+        config=options.get("config"),
         observer=observer,
         stopper=stopper,
-        **{
-            # The condition of one run, such as a day, is not that of the labelled rows.
-            **chosen(options, ("key", "columns", *MODEL, "encoding")),
-            "endpoint": endpoint,
-        },
+        # The condition of one run, such as a day, is not that of the labelled rows.
+        **chosen(options, ("key", "columns", "prices", "encoding", *MODEL, *PLACE_OPTIONS)),
     )

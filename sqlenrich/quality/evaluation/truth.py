@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from decimal import Decimal as Number
 from pathlib import Path
@@ -17,6 +17,7 @@ from sqlenrich.engines import get_engine
 from sqlenrich.plan.source_columns import SourceColumns
 from sqlenrich.quality.comparison.metrics import label_value
 from sqlenrich.quality.comparison.sample import SAMPLE_TABLE, Sample, as_text, unused_name
+from sqlenrich.quality.comparison.side_place import PlacedTable
 from sqlenrich.schema import value_test
 from sqlenrich.spec.enrichment import Enrichment
 from sqlenrich.store.inputs import Input, input_name, is_url
@@ -45,13 +46,18 @@ class Truth(NamedTuple):
 
 
 def read_truth(
-    enrichment: Enrichment, path: Path, truth: Input, input: Input, fields: Mapping[str, str], required: Sequence[str]
+    enrichment: Enrichment,
+    path: Path,
+    truth: Input,
+    input: Callable[[], Input | PlacedTable],
+    fields: Mapping[str, str],
+    required: Sequence[str],
 ) -> Truth:
     """Write the labelled rows into a new database at ``path``, as the table that a side asks.
 
-    ``truth`` holds whole rows, or the key and labels for rows of ``input``. ``fields`` names columns of labels, by
-    default ``expected_FIELD``; ``required`` are fields that must have one. Raises ConfigError for a missing file or
-    column, for labels that no answer can equal, and for labels of no row.
+    ``truth`` holds whole rows, or the key and labels for rows that ``input`` opens. ``fields`` names columns of
+    labels, by default ``expected_FIELD``; ``required`` are fields that must have one. Raises ConfigError for a missing
+    file or column, for labels that no answer can equal, and for labels of no row.
     """
     import duckdb
 
@@ -69,14 +75,14 @@ def read_truth(
             if not missing:
                 sample = _whole_rows(db, enrichment, types, columns)
                 notes: tuple[str, ...] = ()
-            elif input is None:
+            elif (rows := input()) is None:
                 lacks = ", ".join(f'"{one}"{did_you_mean(one, types)}' for one in missing)
                 raise ConfigError(
                     f"{name} has labels, and no column {lacks} that the prompt reads: give the rows with --input, "
                     "which the key joins to the labels"
                 )
             else:
-                sample, notes = _joined_rows(db, enrichment, name, types, columns, input)
+                sample, notes = _joined_rows(db, enrichment, name, types, columns, rows)
         except duckdb.OutOfMemoryException:
             raise
         except duckdb.Error as error:
@@ -161,7 +167,7 @@ def _joined_rows(
     name: str,
     types: Mapping[str, Type],
     columns: Mapping[str, str],
-    input: Input,
+    input: Input | PlacedTable,
 ) -> tuple[Sample, tuple[str, ...]]:
     """Make the sample from the rows of the input whose key the file of labels has."""
     from sqlenrich.store.duckdb.database import quote
@@ -187,8 +193,12 @@ def _joined_rows(
             f"{name}: different labels of one key ({', '.join(enrichment.key)}): "
             f"{', '.join(map(_shown_key, twice))}; leave one"
         )
+    read = (*keys, *map(enrichment.source_name, replace(enrichment, key=(), keep=()).used_columns()))
+    if isinstance(input, PlacedTable):
+        listed = [key for (key,) in db.rows(f"SELECT DISTINCT k0 FROM {labels} WHERE k0 IS NOT NULL ORDER BY 1")]
+        input = input.with_keys(keys[0], listed, read)
     given = open_source(db, input, enrichment.source, enrichment.query, number_rows=False)
-    for column in (*keys, *map(enrichment.source_name, replace(enrichment, key=(), keep=()).used_columns())):
+    for column in read:
         if column not in given:
             raise ConfigError(
                 f'no column "{column}"{did_you_mean(column, given)} in {input_name(input)}; there are: '

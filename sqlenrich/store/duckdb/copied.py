@@ -27,6 +27,7 @@ from sqlenrich.store.database import selected
 from sqlenrich.store.duckdb.database import quote, text
 from sqlenrich.store.duckdb.tables import DuckDBTables, StoredOutput
 from sqlenrich.store.forgotten_lines import FORGOTTEN, FORGOTTEN_COLUMNS
+from sqlenrich.store.inputs import TableInMemory
 from sqlenrich.store.ledger import COLUMNS, LEDGER
 from sqlenrich.store.scratch import scratch_folder
 from sqlenrich.store.store import HASHED, ROLES, Store
@@ -57,6 +58,16 @@ def copied_rows(
     with _scratch() as (db, folder):
         _Copy(store, db, folder / "rows.jsonl").table(role, None if where is None else store.condition(where), limit)
         yield db
+
+
+def table_in_memory(
+    parts: Iterable[list[tuple[Any, ...]]], types: Mapping[str, Type | None], name: str
+) -> TableInMemory:
+    """Return rows that any engine's driver gave as a table in memory, with portable types."""
+    kinds = {column: _portable(kind) for column, kind in types.items()}
+    with _scratch() as (db, folder):
+        _fill(db, folder / "rows.jsonl", "rows", kinds, parts)
+        return TableInMemory(db.sql("FROM rows").to_arrow_table(), once=False, name=name)
 
 
 @contextmanager
@@ -131,7 +142,7 @@ class _Copy:
             if name in known and name not in given:
                 types[name] = stored(uncoerced(known[name]))
             else:
-                types[name] = STRING if kind is None else stored(without_zones(uncoerced(kind)))
+                types[name] = _portable(kind)
         return types
 
     def _parts(self, role: str, query: exp.Select, hashed: str) -> Iterator[list[tuple[Any, ...]]]:
@@ -143,19 +154,31 @@ class _Copy:
         yield store.rows(query.where(exp.Is(this=place, expression=exp.Null())))
 
     def _fill(self, table: str, columns: Mapping[str, Type], parts: Iterable[list[tuple[Any, ...]]]) -> None:
-        """Write the rows of a table as JSON lines, which DuckDB reads with their types."""
-        kinds = {name: ENGINE.sql_type(kind).sql("duckdb") for name, kind in columns.items()}
-        with self.path.open("w", encoding="utf-8", errors="surrogatepass") as file:
-            for part in parts:
-                for row in part:
-                    named = zip(columns.items(), row, strict=True)
-                    file.write(json.dumps({name: _written(value, kind) for (name, kind), value in named}) + "\n")
-        listed = ", ".join(f"{text(name)}: {text(kind)}" for name, kind in kinds.items())
-        read = f"read_json({text(str(self.path))}, format = 'newline_delimited', columns = {{{listed}}}"
-        self.db.execute(
-            f"CREATE TABLE {quote(table.rpartition('.')[2])} AS FROM {read}, maximum_object_size = {LONGEST_LINE})"
-        )
-        self.path.unlink()
+        _fill(self.db, self.path, table.rpartition(".")[2], columns, parts)
+
+
+def _portable(kind: Type | None) -> Type:
+    return STRING if kind is None else stored(without_zones(uncoerced(kind)))
+
+
+def _fill(
+    db: duckdb.DuckDBPyConnection,
+    path: Path,
+    table: str,
+    columns: Mapping[str, Type],
+    parts: Iterable[list[tuple[Any, ...]]],
+) -> None:
+    """Write the rows of a table as JSON lines, which DuckDB reads with their types."""
+    kinds = {name: ENGINE.sql_type(kind).sql("duckdb") for name, kind in columns.items()}
+    with path.open("w", encoding="utf-8", errors="surrogatepass") as file:
+        for part in parts:
+            for row in part:
+                named = zip(columns.items(), row, strict=True)
+                file.write(json.dumps({name: _written(value, kind) for (name, kind), value in named}) + "\n")
+    listed = ", ".join(f"{text(name)}: {text(kind)}" for name, kind in kinds.items())
+    read = f"read_json({text(str(path))}, format = 'newline_delimited', columns = {{{listed}}}"
+    db.execute(f"CREATE TABLE {quote(table)} AS FROM {read}, maximum_object_size = {LONGEST_LINE})")
+    path.unlink()
 
 
 def _written(value: Any, kind: Type) -> Any:

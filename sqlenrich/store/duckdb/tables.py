@@ -28,7 +28,6 @@ from sqlenrich.store.duckdb.files import outputs_of
 from sqlenrich.store.duckdb.types import portable_type
 from sqlenrich.store.forgotten_lines import FORGOTTEN_COLUMNS
 from sqlenrich.store.ledger import COLUMNS, LEDGER
-from sqlenrich.store.queries import insert_rows
 from sqlenrich.store.scratch import scratch_folder
 from sqlenrich.store.store import ROLES, VERSION, Store
 
@@ -92,8 +91,11 @@ class DuckDBTables:
         named = relation(self.engine, table)
         self.db.execute(print_sql(self.engine, create_if_missing(self.engine, named, columns), pretty=False))
         if rows:
-            insert = insert_rows(self.engine, named.copy(), columns, rows)
-            self.db.execute(print_sql(self.engine, insert, pretty=False))
+            import pyarrow as pa
+
+            sqlenrich_rows = pa.table(dict(zip(columns, map(list, zip(*rows, strict=True)), strict=True)))  # noqa: F841
+            insert = exp.Insert(this=named.copy(), expression=exp.select("*").from_("sqlenrich_rows"), by_name=True)
+            self.db.execute(print_sql(self.engine, insert, pretty=False))  # DuckDB finds the local variable by its name
 
     def delete(self, table: str, condition: Sql) -> None:
         """Delete rows. Their bytes stay in the file: :mod:`sqlenrich.quality.forget` copies it instead."""

@@ -15,7 +15,7 @@ from sqlenrich.core.names import relation as named_relation
 from sqlenrich.core.printer import print_sql
 from sqlenrich.core.types import BIGINT, STRING, Type
 from sqlenrich.store.inputs import TableInMemory
-from sqlenrich.store.spark.connection import SparkConnection
+from sqlenrich.store.spark.connection import FORMAT, SparkConnection
 from sqlenrich.store.spark.types import portable_type
 
 if TYPE_CHECKING:
@@ -33,8 +33,10 @@ _ROW_ORDER = ("_metadata.file_path", "_metadata.file_block_start", "monotonicall
 
 
 def is_file(input: str) -> bool:
-    """Tell whether an input is files: it has a slash or a known suffix."""
-    return not is_query(input) and ("/" in input or Path(input).suffix.lower() in _SUFFIXES)
+    """Tell whether an input is files: it has a slash or a known suffix, and is no table of a folder."""
+    if is_query(input) or input.startswith(f"{FORMAT}.`"):
+        return False
+    return "/" in input or Path(input).suffix.lower() in _SUFFIXES
 
 
 def is_query(input: str) -> bool:
