@@ -13,7 +13,8 @@ from sqlenrich.ask.model_choice import ModelChoice, request_changes
 from sqlenrich.ask.progress import Progress
 from sqlenrich.llm.messages import Answer, Request
 from sqlenrich.plan.plan import Plan, Step
-from sqlenrich.store.base import Backend, Origin
+from sqlenrich.store.backend import Backend
+from sqlenrich.store.base import Origin
 
 if TYPE_CHECKING:  # "import sqlenrich" does not load the HTTP client
     from sqlenrich.llm.client import Client

@@ -9,7 +9,7 @@ from sqlenrich.ask.model_choice import ModelChoice
 from sqlenrich.ask.observer import Stopper
 from sqlenrich.ask.progress import Progress
 from sqlenrich.plan.plan import Plan, Step
-from sqlenrich.store.base import Backend
+from sqlenrich.store.backend import Backend
 
 
 @dataclass

@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 from sqlenrich.core.errors import RunError
 from sqlenrich.plan.plan import Plan
 from sqlenrich.store import queries
-from sqlenrich.store.base import Backend
+from sqlenrich.store.backend import Backend
 
 SHOWN = 3
 """The fingerprints of one model that are named."""

@@ -24,7 +24,7 @@ from sqlenrich.runner.session import backend_of
 from sqlenrich.runner.setup import set_up
 from sqlenrich.spec.enrichment import Enrichment
 from sqlenrich.spec.settings import Config
-from sqlenrich.store.base import Backend
+from sqlenrich.store.backend import Backend
 from sqlenrich.store.ledger import AGAIN
 
 SHOWN = 5

@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from sqlenrich.core.errors import ConfigError
 from sqlenrich.runner.place import is_paths
 from sqlenrich.runner.setup import Setup
-from sqlenrich.store.statements import StatementBackend
+from sqlenrich.store.backend import Backend
 from sqlenrich.store.store import Store
 
 LITTLE_MEMORY_MIB = 128
@@ -22,7 +22,7 @@ def open_store(setup: Setup, *, write: bool = False, memory_mib: int | None = LI
     Raises ConfigError where no run has written it.
     """
     enrichment, place = setup.enrichment, setup.place
-    if isinstance(place, StatementBackend):
+    if isinstance(place, Backend):
         place.check_before_retry(enrichment)
         with place as backend:
             yield Store(backend.as_database(), enrichment, backend.output)

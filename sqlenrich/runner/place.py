@@ -13,7 +13,7 @@ from sqlenrich.core.errors import ConfigError
 from sqlenrich.engines import get_engine
 from sqlenrich.spec.enrichment import Enrichment
 from sqlenrich.spec.settings import Config, Target
-from sqlenrich.store.base import Backend
+from sqlenrich.store.backend import Backend
 from sqlenrich.store.connections.base import WarehouseConnection
 
 if TYPE_CHECKING:

@@ -16,7 +16,7 @@ from sqlenrich.plan.plan import Plan
 from sqlenrich.plan.profiles import profile, profile_fields
 from sqlenrich.runner.drift import Drift, FieldDrift, ProfiledRun
 from sqlenrich.spec.enrichment import Enrichment
-from sqlenrich.store.base import Backend
+from sqlenrich.store.backend import Backend
 
 FEW_WINDOWS = 3
 """With fewer earlier windows the usual variation of the field is hardly known."""

@@ -19,7 +19,7 @@ from sqlenrich.spec.enrichment import Enrichment
 
 if TYPE_CHECKING:
     from sqlenrich.plan.plan import Plan
-    from sqlenrich.store.base import Backend
+    from sqlenrich.store.backend import Backend
 
 TRIED = 1_000
 """The refused rows that are tried, at most."""

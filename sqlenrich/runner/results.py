@@ -15,6 +15,7 @@ from sqlenrich.core.errors import ConfigError
 from sqlenrich.runner.place import Output, PlaceOptions, is_paths, place_in
 from sqlenrich.runner.repair_advice import TRIED, WITHOUT_TEXT, repair_advice
 from sqlenrich.spec.settings import Config, find_config
+from sqlenrich.store.backend import Backend
 from sqlenrich.store.duckdb.copied import copied_rows
 from sqlenrich.store.duckdb.database import cannot_open, quote, reason
 from sqlenrich.store.duckdb.files import (
@@ -28,7 +29,6 @@ from sqlenrich.store.duckdb.files import (
 )
 from sqlenrich.store.ledger import LEDGER
 from sqlenrich.store.shared_request import read_request
-from sqlenrich.store.statements import StatementBackend
 from sqlenrich.store.store import Store, stored_enrichment
 
 
@@ -78,7 +78,7 @@ def _opened_place(
     """Open the results as DuckDB reads them: the database, its name, and the condition that is still to be applied."""
     if place is None:
         raise ConfigError("of which runs? Give --output out.duckdb, or --target")
-    if isinstance(place, StatementBackend):
+    if isinstance(place, Backend):
         with place as backend:
             database = backend.as_database()
             enrichment = stored_enrichment(database, name)

@@ -34,7 +34,8 @@ from sqlenrich.runner.source import with_source_options
 from sqlenrich.spec.enrichment import Enrichment
 from sqlenrich.spec.run_settings import Caps, Mock
 from sqlenrich.spec.settings import Config
-from sqlenrich.store.base import Backend, Counts, RunStart, Snapshot
+from sqlenrich.store.backend import Backend
+from sqlenrich.store.base import Counts, RunStart, Snapshot
 from sqlenrich.store.ledger import AGAIN
 from sqlenrich.store.queries import among, failed_hashes
 

@@ -30,7 +30,8 @@ from sqlenrich.runner.source import key_warning
 from sqlenrich.spec.enrichment import Enrichment
 from sqlenrich.spec.run_settings import Caps, Mock
 from sqlenrich.spec.settings import Config
-from sqlenrich.store.base import Backend, Counts, Results, Snapshot
+from sqlenrich.store.backend import Backend
+from sqlenrich.store.base import Counts, Results, Snapshot
 from sqlenrich.store.inputs import Input
 
 

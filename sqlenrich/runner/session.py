@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import time
 import uuid
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from functools import cached_property
-from pathlib import Path
 from typing import TYPE_CHECKING, cast
 from urllib.parse import urlsplit
 
@@ -37,7 +36,8 @@ from sqlenrich.runner.usage import account
 from sqlenrich.spec.enrichment import Enrichment
 from sqlenrich.spec.run_settings import Caps
 from sqlenrich.spec.settings import Config
-from sqlenrich.store.base import Backend, Counts, Origin, Results, RunStart, Snapshot
+from sqlenrich.store.backend import Backend
+from sqlenrich.store.base import Counts, Origin, Results, RunStart, Snapshot
 from sqlenrich.store.inputs import Input
 
 if TYPE_CHECKING:  # "import sqlenrich" does not load the HTTP client
@@ -276,7 +276,7 @@ def may_cost(choice: ModelChoice) -> bool:
 
 def backend_of(output: Output) -> Backend:
     """Return the backend of an output: itself, or DuckDB for paths. Raises ConfigError for an unknown kind of file."""
-    if not isinstance(output, str | Path | Sequence):
+    if isinstance(output, Backend):
         return output
     from sqlenrich.store.duckdb.backend import DuckDBBackend
 

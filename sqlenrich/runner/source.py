@@ -12,7 +12,7 @@ from sqlenrich.plan.plan import Plan
 from sqlenrich.plan.request import ResolvedModel
 from sqlenrich.runner.options import names_of
 from sqlenrich.spec.enrichment import Enrichment, SourceColumn
-from sqlenrich.store.base import Backend
+from sqlenrich.store.backend import Backend
 from sqlenrich.store.inputs import Input, TableInMemory, input_name
 
 

@@ -8,7 +8,8 @@ from typing import Any
 
 from sqlenrich.plan.plan import Plan
 from sqlenrich.spec.prices import Prices
-from sqlenrich.store.base import Backend, ModelUsage
+from sqlenrich.store.backend import Backend
+from sqlenrich.store.base import ModelUsage
 
 NO_PRICES = "no prices given (--prices)"
 PERCENTILES = (50, 95, 99)

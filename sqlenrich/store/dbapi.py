@@ -18,7 +18,7 @@ from sqlenrich.core.names import relation as named_relation
 from sqlenrich.core.printer import print_sql
 from sqlenrich.core.types import BIGINT, BOOLEAN, DATE, DOUBLE, INSTANT, STRING, TIMESTAMP, Array, Decimal, Struct, Type
 from sqlenrich.engines import get_engine
-from sqlenrich.store.statements import StatementBackend, StatementPolicy
+from sqlenrich.store.backend import Backend, StatementPolicy
 
 T = TypeVar("T")
 _KINDS = {
@@ -100,7 +100,7 @@ class DbApiConnection:
             raise RunError(f"{self.place}: {message[0]}") from None
 
 
-class DbApiBackend(StatementBackend):
+class DbApiBackend(Backend):
     """The tables in one schema behind a DB-API connection, in the SQL of ``engine``.
 
     The connection is the caller's: it stays open. ``schema`` qualifies the tables that are made.

@@ -17,6 +17,7 @@ from sqlenrich.llm.messages import Answer, Request
 from sqlenrich.plan.plan import Plan, Step
 from sqlenrich.renderer.statements import JUDGED, create_pending, overwrite_table, read_answers
 from sqlenrich.store import queries
+from sqlenrich.store.backend import Backend, StatementPolicy
 from sqlenrich.store.base import CommitPolicy, Origin, Results, RunStart
 from sqlenrich.store.connections.base import (
     JobState,
@@ -34,7 +35,6 @@ from sqlenrich.store.statement_ledger import (
     Line,
     StatementLedger,
 )
-from sqlenrich.store.statements import StatementBackend, StatementPolicy
 
 SHARE_OF_STATEMENT = 0.95
 """The part of the longest statement that the rows of an INSERT take: its columns and tags take the rest."""
@@ -74,7 +74,7 @@ class RequestRange(NamedTuple):
     prompt_bytes: int
 
 
-class WarehouseBackend(StatementBackend):
+class WarehouseBackend(Backend):
     """The tables in one schema of a warehouse, made by statements that run as jobs there.
 
     ``schema`` qualifies the tables that are made. With ``take_over`` the run takes the tables from a run that holds

@@ -12,9 +12,9 @@ import pytest
 import sqlenrich as se
 from sqlenrich.core.types import INSTANT, Array, parse_type
 from sqlenrich.engines import ENGINES, get_engine
+from sqlenrich.store.backend import StatementPolicy
 from sqlenrich.store.dbapi import DbApiBackend, portable_type
 from sqlenrich.store.duckdb.backend import DuckDBBackend
-from sqlenrich.store.statements import StatementPolicy
 from tests.support.hostile import TEXTS
 from tests.support.runs import write_prompt
 

@@ -15,12 +15,12 @@ from sqlenrich.core.sql import Sql, literal
 from sqlenrich.core.types import STRING, Array, Struct, Type, stored, uncoerced
 from sqlenrich.plan.source_columns import SourceColumns
 from sqlenrich.quality.comparison.sample import SAMPLE_TABLE, Sample, unused_name
-from sqlenrich.runner.place import Output, is_paths
+from sqlenrich.runner.place import Output
 from sqlenrich.runner.session import backend_of
 from sqlenrich.spec.enrichment import Enrichment
+from sqlenrich.store.backend import Backend
 from sqlenrich.store.database import Database
 from sqlenrich.store.inputs import Input, TableInMemory, is_url
-from sqlenrich.store.statements import StatementBackend
 from sqlenrich.store.values import utc_moment
 
 UPLOADED = f"_sqlenrich_{SAMPLE_TABLE}"
@@ -33,7 +33,7 @@ LISTED_KEYS = 5_000
 class SidePlace:
     """An output of runs. It is closed; each use opens it, and so does each run."""
 
-    backend: StatementBackend
+    backend: Backend
     output: Output
     local: Path | None
     """The DuckDB file, which reads the file of a sample; None: the sample is copied to the place."""
@@ -74,7 +74,7 @@ class SidePlace:
             yield backend.as_database()
             self._drop(backend, tables)
 
-    def _drop(self, backend: StatementBackend, tables: Sequence[str]) -> None:
+    def _drop(self, backend: Backend, tables: Sequence[str]) -> None:
         database = backend.as_database()
         for name in tables if self.local is not None else (*tables, UPLOADED):
             backend.drop(relation(backend.engine, database.named(name)))
@@ -171,14 +171,10 @@ def side_place(output: Output | None, default: Path) -> SidePlace:
     """Return the place of an output; ``default`` is the DuckDB file where none is named."""
     from sqlenrich.store.duckdb.files import outputs_of
 
-    if output is None or is_paths(output):
-        local = default if output is None else outputs_of(output).database
-        backend = backend_of(local)
-        assert isinstance(backend, StatementBackend)
-        return SidePlace(backend, local, local)
-    if not isinstance(output, StatementBackend):
-        raise ConfigError("an evaluation needs an output that is a path, an engine or a target")
-    return SidePlace(output, output, None)
+    if isinstance(output, Backend):
+        return SidePlace(output, output, None)
+    local = default if output is None else outputs_of(output).database
+    return SidePlace(backend_of(local), local, local)
 
 
 def _is_file(given: str) -> bool:

@@ -23,6 +23,7 @@ from sqlenrich.plan.relations import RELATIONS, symbol
 from sqlenrich.renderer.statements import create_if_missing, create_table_as
 from sqlenrich.spec.enrichment import Enrichment
 from sqlenrich.store import queries
+from sqlenrich.store.backend import Backend, evenly
 from sqlenrich.store.base import Counts, Origin, RunStart, Source
 from sqlenrich.store.duckdb.answers_digest import ANSWERS_DIGEST, digest_text
 from sqlenrich.store.duckdb.database import Database, Policy, failure, name_parts
@@ -33,7 +34,6 @@ from sqlenrich.store.duckdb.tables import DuckDBTables
 from sqlenrich.store.inputs import Input, TableInMemory
 from sqlenrich.store.result_tables import ResultTables
 from sqlenrich.store.scratch import KeptFolder
-from sqlenrich.store.statements import StatementBackend, evenly
 
 SLICES = {"prompts": "sqlenrich_prompts_slice", "responses": "sqlenrich_responses_slice"}
 """The views that ``checked`` reads in place of the whole tables."""
@@ -43,7 +43,7 @@ BATCH = "sqlenrich_batch"
 """The name under which DuckDB finds a batch of answers."""
 
 
-class DuckDBBackend(StatementBackend):
+class DuckDBBackend(Backend):
     """The tables of a run in a DuckDB database: the output itself, or one beside an output file."""
 
     def __init__(self, output: str | Path | Sequence[str | Path], policy: Policy | None = None) -> None:

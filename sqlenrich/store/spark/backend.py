@@ -25,6 +25,7 @@ from sqlenrich.spark.session import check_session, one_line_errors, open_session
 from sqlenrich.spark.single_flight import key_of
 from sqlenrich.spec.enrichment import Enrichment
 from sqlenrich.store import queries
+from sqlenrich.store.backend import INCOMING, Backend
 from sqlenrich.store.base import Counts, Origin, Results, RunStart, Source
 from sqlenrich.store.database import Database
 from sqlenrich.store.inputs import EncodedFiles, Input, TableInMemory
@@ -35,7 +36,6 @@ from sqlenrich.store.spark.ledger import AppendedLedger
 from sqlenrich.store.spark.pending import RANGE, digits_of, in_ranges
 from sqlenrich.store.spark.source import is_file, is_query, open_files, open_memory, open_query, open_table
 from sqlenrich.store.spark.tables import SparkTables
-from sqlenrich.store.statements import INCOMING, StatementBackend
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -75,7 +75,7 @@ class SparkPolicy:
     """Pending requests beyond this number are parted by their hashes, into ranges of at most so many if that can be."""
 
 
-class SparkBackend(StatementBackend):
+class SparkBackend(Backend):
     """The tables of a run in a schema or a folder, made by a Spark session.
 
     An answer is durable in the journal, a file of the driver, before it is in its table.

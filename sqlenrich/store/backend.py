@@ -1,4 +1,4 @@
-"""A backend over any database that takes a statement at a time."""
+"""Where the steps of a plan run and its tables live: any database that takes a statement at a time."""
 
 from __future__ import annotations
 
@@ -55,15 +55,19 @@ class StatementPolicy:
     """The text of one INSERT at most, but for a longer answer. Databases bound a statement."""
 
 
-class StatementBackend:
-    """The part of a backend that every database shares, over tables that are there.
+class Backend:
+    """The tables of enrichments in one place, over tables that are there. It knows no model.
 
-    A subclass replaces what its database does better in bulk, and how other inputs are opened.
+    Use it as a context manager, from one thread; it may be opened again. A subclass replaces what its database does
+    better in bulk, and how other inputs are opened.
     """
 
     asks_in_sql = False
+    """Whether a function of its SQL asks a model."""
     has_executors = False
+    """Whether processes of its own can ask an endpoint."""
     commits = CommitPolicy()
+    """When the answers of a client are stored."""
 
     def __init__(
         self, connection: Connection, engine: str, schema: str = "", statements: StatementPolicy | None = None
