@@ -1,6 +1,6 @@
 """Some ready-made enrichments, rendered for each engine, equal the files in ``golden/``.
 
-``pytest --update-golden`` rewrites them: read the diff before you commit it.
+Of a script that adds to another one the file is a diff. ``pytest --update-golden`` rewrites them: read the diff before you commit it.
 """
 
 from __future__ import annotations
@@ -38,6 +38,8 @@ output: {embedding: {dimensions: 1024}}
 ---
 {{ title }}: {{ body }}
 """
+ADDING = {TRUNCATE: "review_aspects", QUALITY: "review_aspects"}
+"""The scripts that are stored as a diff, each with the one that it adds to."""
 SCRIPTS = (*TEMPLATES, RETRY, TRUNCATE, QUALITY, VECTOR)
 
 
@@ -63,12 +65,20 @@ def test_every_template_is_rendered(template: str, engine: str) -> None:
     assert f"-- {template} for {engine}, " in sql
 
 
+def stored_at(template: str, engine: str) -> Path:
+    """The file of a script."""
+    return GOLDEN / engine / f"{template}.{'diff' if template in ADDING else 'sql'}"
+
+
 @pytest.mark.parametrize("engine", ENGINES)
 @pytest.mark.parametrize("template", SCRIPTS)
 def test_rendered_as_stored(template: str, engine: str, request: pytest.FixtureRequest) -> None:
     sql = rendered(template, engine)
     assert "made by sqlenrich\n" in sql
-    path = GOLDEN / engine / f"{template}.sql"
+    path = stored_at(template, engine)
+    if (base := ADDING.get(template)) is not None:
+        lines = difflib.unified_diff(rendered(base, engine).splitlines(True), sql.splitlines(True), base, template)
+        sql = "".join(lines)
     if request.config.getoption("--update-golden"):
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_bytes(sql.encode())
@@ -80,7 +90,7 @@ def test_rendered_as_stored(template: str, engine: str, request: pytest.FixtureR
 
 
 def test_every_file_belongs_to_a_template(request: pytest.FixtureRequest) -> None:
-    expected = {GOLDEN / engine / f"{template}.sql" for engine in ENGINES for template in SCRIPTS}
+    expected = {stored_at(template, engine) for engine in ENGINES for template in SCRIPTS}
     strays = sorted(path for path in GOLDEN.rglob("*") if path.is_file() and path not in expected)
     if request.config.getoption("--update-golden"):
         for path in strays:
