@@ -1,6 +1,7 @@
 """Some ready-made enrichments, rendered for each engine, equal the files in ``golden/``.
 
-Of a script that adds to another one the file is a diff. ``pytest --update-golden`` rewrites them: read the diff before you commit it.
+Of a script that adds to another one the file is a diff. ``pytest --update-golden`` rewrites them: read the diff before
+you commit it.
 """
 
 from __future__ import annotations
