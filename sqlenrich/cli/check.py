@@ -189,7 +189,8 @@ def _settings(
     changed = config.models.get(wanted, {}).get(key)
     for param, value in resolved.params.items():
         portable = next((ours for ours, theirs in names.items() if theirs == param), param)
-        source = "the file"
+        of_file = portable in enrichment.params or param in enrichment.engine_params.get(key, {})
+        source = "the file" if of_file else "the engine's default"
         if changed is not None and (param in changed.params or portable in changed.params):
             source = f"{config.path}: models.{wanted}.{key}"
         settings.append(f"{param} {value} ({source})")

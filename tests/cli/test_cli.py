@@ -330,6 +330,9 @@ def test_check_says_where_each_setting_comes_from(tmp_path: Path) -> None:
     assert "model other (--model)" in [
         line.strip() for line in call("check", prompt, "--model", "other").out.splitlines()
     ]
+    new = call("check", prompt, "--model", "gemini-3.5-flash-lite", "--engine", "bigquery").out
+    assert "thinking_config {'thinking_level': 'MINIMAL'} (the engine's default)" in new
+    assert "max_output_tokens 50 (the file)" in new
     old = call("check", prompt, "--model", "gemini-2.5-flash", "--engine", "bigquery").out
     assert "gemini-2.5-flash may end on 2027-03-31 (as of 2026-11-25)" in old
 
