@@ -104,11 +104,12 @@ def place_of(
     """
     found = place_in(config, output, options, enrichment.path)
     name = options.get("target")
-    if name is None:
-        return Place(found, responses)
-    target = config.target(name)
-    shared = (target.responses or "").replace("{name}", enrichment.name)
-    return Place(found, responses or shared or None, target.endpoint)
+    target = None if name is None else config.target(name)
+    if target is not None and responses is None and target.responses:
+        responses = target.responses.replace("{name}", enrichment.name)
+    if responses is not None and "." not in responses and isinstance(found, Backend):
+        responses = found.named(responses)  # beside the results, whatever the schema of the session is
+    return Place(found, responses, None if target is None else target.endpoint)
 
 
 def of_target(wanted: WantedModel, place: Place) -> WantedModel:

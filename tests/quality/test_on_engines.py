@@ -13,10 +13,15 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from sqlglot import exp
 
 import sqlenrich as se
+from sqlenrich.plan.relations import symbol
 from sqlenrich.quality.evaluation.evaluation import Change
+from sqlenrich.quality.opened_store import open_store
+from sqlenrich.runner.place import PlaceOptions
 from sqlenrich.runner.results import results
+from sqlenrich.runner.setup import set_up
 from tests.support.endpoint import ScriptedEndpoint
 from tests.support.warehouses import MODULES, Standin
 
@@ -306,7 +311,22 @@ FORGOTTEN = (
 """A choice, the rows that it means, and the answers that nothing else has."""
 
 
+def evaluated(place: Place, id: str) -> int:
+    """How many lines of evaluations there are of a row."""
+    options = dict(place.options)
+    setup = set_up("show", PlaceOptions, options, place.enrichment, output=options.pop("output"))
+    with open_store(setup) as store:
+        test = f"row_key = '{json.dumps({'id': id})}'"
+        return store.number(exp.select("COUNT(*)").from_(symbol("evaluations")).where(test))
+
+
 def test_rows_are_forgotten_as_in_duckdb(place: Place, expected: Place) -> None:
+    changed = replace(place.enrichment, template=f"{place.enrichment.template} Now.")
+    labelled = [{**row, "channel": "x", "expected_intent": "card"} for row in ROWS if row["id"] in ("060", "061")]
+    with ScriptedEndpoint(content=answer, models=("m",)) as endpoint:
+        for one in (place, expected):
+            se.evaluate(changed, truth=labelled, endpoint=endpoint.url, responses="others", **one.options)
+            assert evaluated(one, "060") > 0
     for choice, rows, answers in FORGOTTEN:
         counted = [se.forget(one.enrichment, dry_run=True, **choice, **one.options) for one in (place, expected)]
         found, wanted = (se.forget(one.enrichment, **choice, **one.options) for one in (place, expected))
@@ -316,6 +336,8 @@ def test_rows_are_forgotten_as_in_duckdb(place: Place, expected: Place) -> None:
         audit, duckdbs = (se.audit(one.enrichment, **one.options) for one in (place, expected))
         assert differences(audit.to_dict(), duckdbs.to_dict()) == []
         assert audit.holds, choice
+    for one in (place, expected):
+        assert (evaluated(one, "060"), evaluated(one, "061") > 0) == (0, True)
     with pytest.raises(se.ConfigError, match="has no row id=060 of tickets"):
         se.forget(place.enrichment, row={"id": "060"}, **place.options)
     everything = se.forget(place.enrichment, before="2999-01-01", **place.options)

@@ -6,6 +6,7 @@ A part ends with its lines in the table of forgettings. Killed in between, the s
 from __future__ import annotations
 
 import hashlib
+import json
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from datetime import UTC, date, datetime
@@ -161,10 +162,20 @@ class StoreForgetting:
             for code, count in sorted(codes.items(), key=str)
         ]
         self._write_lines(lines, sorted(canonical_json([list(map(shown_value, row.key)), row.request]) for row in rows))
+        if evaluated := self._evaluated_keys(rows):
+            store.database.delete(store.table("evaluations"), one_of(exp.column("row_key"), *evaluated))
         # The table that tells which rows there are goes last.
         for role in (*(role for role in ROW_ROLES if role != "checked"), "checked"):
             if store.has(role):
                 store.database.delete(store.table(role), self._test(rows, HASHED[role]))
+
+    def _evaluated_keys(self, rows: Sequence[ChosenRow]) -> list[str]:
+        """Return what names the rows in evaluations: one of another prompt asked about a row under another hash."""
+        if not self.store.has("evaluations") or self.key in ((), ("_row",)):
+            return []
+        keys = {tuple(map(_key_text, row.key)) for row in rows}
+        query = exp.select("row_key").distinct().from_(symbol("evaluations"))
+        return sorted(str(name) for (name,) in self.store.rows(query) if tuple(_named_key(str(name))) in keys)
 
     def _test(self, rows: Sequence[ChosenRow], request: str) -> Sql:
         """Return the test that a row is one of those chosen. A key may be repeated or NULL."""
@@ -287,6 +298,16 @@ def _requests_of(table: exp.Expr) -> exp.Subquery:
 
 def _place(row: ChosenRow) -> tuple[str, str | None]:
     return canonical_json([shown_value(value) for value in row.key]), row.request
+
+
+def _key_text(value: Any) -> str | None:
+    """Return a part of a key as evaluations have it."""
+    return None if value is None else str(value).lower() if isinstance(value, bool) else str(value)
+
+
+def _named_key(name: str) -> Iterator[str | None]:
+    """Return the key of an evaluated row, which stands as JSON; rows of one key have a number after it."""
+    yield from json.loads(name[: name.rindex("}") + 1]).values()
 
 
 def _count(value: Any) -> int | None:
