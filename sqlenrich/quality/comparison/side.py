@@ -5,13 +5,14 @@ from __future__ import annotations
 import statistics
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import Any
 
 from sqlglot import exp
 
 from sqlenrich.ask.model_choice import wanted_model
 from sqlenrich.ask.observer import Observer, PlanLine, Stopper
-from sqlenrich.core.errors import ConfigError, RunError
+from sqlenrich.core.errors import ConfigError, RunError, SqlenrichError
 from sqlenrich.core.names import column
 from sqlenrich.plan.compile import compile_plan
 from sqlenrich.plan.plan import RESPONSES, Plan
@@ -106,22 +107,28 @@ def run_sides(
 ) -> list[Report]:
     """Run sides over the sample, one after another. Their answers are stored like those of any run."""
     read = list(dict.fromkeys(name for side in sides for name in _read_columns(side.enrichment)))
-    source = place.prepare(sample, read, _own_tables(sides))
-    reports = []
-    for side in sides:
-        if place.local:
-            _copy_known_answers(place, side, sample)
-        observer.note(f"{side.letter}: {side.enrichment.place}" if side.letter else f"scoring {side.enrichment.place}")
-        report = run(
-            side.enrichment,
-            input=source,
-            output=place.output,
-            observer=StoppableObserver(observer, stopper),
-            stopper=stopper,
-            **side.options,
-        )
-        reports.append(report)
-    return reports
+    try:
+        source = place.prepare(sample, read, _own_tables(sides))
+        return [_run_side(side, source, sample, place, observer, stopper) for side in sides]
+    except SqlenrichError:
+        place.discard(_own_tables(sides))
+        raise
+
+
+def _run_side(
+    side: PreparedSide, source: Path | str, sample: Sample, place: SidePlace, observer: Observer, stopper: Stopper
+) -> Report:
+    if place.local:
+        _copy_known_answers(place, side, sample)
+    observer.note(f"{side.letter}: {side.enrichment.place}" if side.letter else f"scoring {side.enrichment.place}")
+    return run(
+        side.enrichment,
+        input=source,
+        output=place.output,
+        observer=StoppableObserver(observer, stopper),
+        stopper=stopper,
+        **side.options,
+    )
 
 
 def _own_tables(sides: Iterable[PreparedSide]) -> list[str]:

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 
 from sqlglot import exp
 
-from sqlenrich.core.errors import ConfigError
+from sqlenrich.core.errors import ConfigError, SqlenrichError
 from sqlenrich.core.names import column, relation
 from sqlenrich.core.sql import Sql, literal
 from sqlenrich.core.types import STRING, Array, Struct, Type, stored, uncoerced
@@ -73,6 +73,12 @@ class SidePlace:
         with self.backend as backend:
             yield backend.as_database()
             self._drop(backend, tables)
+
+    def discard(self, tables: Sequence[str]) -> None:
+        """Drop tables and the copy of a sample after an error, if that can be done."""
+        if self.local is None:
+            with suppress(SqlenrichError), self.backend as backend:
+                self._drop(backend, tables)
 
     def _drop(self, backend: Backend, tables: Sequence[str]) -> None:
         database = backend.as_database()
