@@ -110,13 +110,13 @@ def select(engine: str, sql: str, columns: Columns, rows: Sequence[Row]) -> list
     if engine == "snowflake":
         read_as = snowflake.READINGS["strict"] if "PARSE_JSON" in sql else snowflake.PLAIN
         return snowflake.rows(sql, {"source": (columns_of_snowflake(columns), rows)}, read_as=read_as)
-    from tests.standins.spark import ANSI_OFF, settings, spark_session
+    from tests.standins.spark import ANSI_OFF, INTERPRETED, settings, spark_session
     from tests.standins.spark import rows as spark_rows
 
     fill_spark("source", columns, rows)
     try:
         found = spark_rows(sql)
-        with settings(ANSI_OFF):
+        with settings(ANSI_OFF | INTERPRETED):
             assert spark_rows(sql) == found
         return found
     finally:

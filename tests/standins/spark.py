@@ -31,6 +31,14 @@ if TYPE_CHECKING:
 
 ANSI_OFF = {"spark.sql.ansi.enabled": "false"}
 """What dbt-spark sets in each session: casts and arithmetic give NULL or another value in place of an error."""
+INTERPRETED = {
+    "spark.sql.codegen.wholeStage": "false",
+    "spark.sql.codegen.factoryMode": "NO_CODEGEN",
+    "spark.sql.adaptive.enabled": "false",
+    "spark.sql.shuffle.partitions": "1",
+    "spark.sql.leafNodeDefaultParallelism": "1",
+}
+"""Each query in one task, by Spark's interpreter: to compile Java takes longer than a query over few rows."""
 _SOURCES = Path(__file__).parent / "memcatalog"
 _JAVA = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC -XX:ReservedCodeCacheSize=256m"
 """The quick compiler alone, and one thread that collects garbage: half the processor time for queries that run once.
@@ -161,14 +169,16 @@ def _scala(name: str) -> Any:
 def mem_catalog() -> Iterator[SparkSession]:
     """The session with an empty `mem` as the current catalog; its tables are gone afterwards.
 
-    Two-part names mean its schemas, of which `default` exists: CREATE SCHEMA makes more.
+    Two-part names mean its schemas, of which `default` exists: CREATE SCHEMA makes more. Nothing is compiled: a script
+    is many statements over few rows.
     """
     session = spark_session()
     catalog, database = session.catalog.currentCatalog(), session.catalog.currentDatabase()
     _scala("MemCatalog").clear()
     session.catalog.setCurrentCatalog("mem")
     try:
-        yield session
+        with settings(INTERPRETED):
+            yield session
     finally:
         session.catalog.setCurrentCatalog(catalog)
         session.catalog.setCurrentDatabase(database)
