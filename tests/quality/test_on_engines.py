@@ -127,23 +127,18 @@ def place(
 
 
 def spark_place(folder: Path) -> Iterator[Place]:
-    """Spark with folders of files. Compiling Java takes most of the time of a query over few rows."""
+    """Spark with folders of files."""
     from sqlenrich.spark.session import settings
     from sqlenrich.store.spark.backend import SparkBackend, SparkPlace
-    from tests.standins.spark import spark_session
+    from tests.standins.spark import INTERPRETED, spark_session
 
     session = spark_session()
-    interpreted = {
-        "spark.sql.codegen.wholeStage": "false",
-        "spark.sql.codegen.factoryMode": "NO_CODEGEN",
-        "spark.sql.adaptive.enabled": "false",
-    }
     kinds = "id string, channel string, body string"
     session.createDataFrame([tuple(row.values()) for row in ROWS], kinds).write.parquet(f"{folder}/rows")
     (folder / "tickets.prompt").write_text(PROMPT.format(source="messages"))
     output = SparkBackend(SparkPlace(f"{folder}/out", session=session, journal=f"{folder}/journal"))
     place = Place(se.load(folder / "tickets.prompt"), {"output": output}, folder)
-    with settings(session, interpreted):
+    with settings(session, INTERPRETED):
         yield enriched(place, f"{folder}/rows")
 
 

@@ -462,14 +462,15 @@ def read_refusals(stored: Store, table: Table) -> Refusals:
         return Refusals()
     columns = [name for name in stored.shown_columns if name in stored.columns("quarantine")]
     name = partial(column, stored.engine)
-    order = [exp.Ordered(this=name(one), nulls_first=True) for one in ("_request_hash", "_error_detail")]
+    keys = [one for one in stored.enrichment.key if one in columns]  # rows may share a request
+    order = [exp.Ordered(this=name(one), nulls_first=True) for one in ("_request_hash", "_error_detail", *keys)]
     place = exp.Window(this=exp.RowNumber(), partition_by=[name("_error")], order=exp.Order(expressions=order))
     shown = ("_error", "_error_detail", "response", "_request_hash", *columns)
     placed = exp.select(*map(name, shown), exp.alias_(place, "sqlenrich_place")).from_(symbol("quarantine"))
     query = exp.select(*map(name, shown)).from_(placed.subquery("placed"))
     query = query.where(exp.LTE(this=exp.column("sqlenrich_place"), expression=literal(EXAMPLES)))
     found: dict[str, list[Mapping[str, Any]]] = {code: [] for code in table.refused}
-    for code, detail, response, _, *values in sorted(stored.rows(query), key=lambda row: [str(one) for one in row[:4]]):
+    for code, detail, response, _, *values in sorted(stored.rows(query), key=lambda row: list(map(str, row))):
         key = dict(zip(columns, map(shown_value, values), strict=True))
         found[str(code)].append({"detail": detail, "response": response, "key": key})
     return Refusals(found, (stored.sql(query),))
