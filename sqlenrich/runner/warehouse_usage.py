@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
@@ -13,6 +13,7 @@ from sqlglot import exp, select
 
 from sqlenrich.core.errors import ConfigError, RunError
 from sqlenrich.core.names import relation
+from sqlenrich.core.parts import bounded_parts
 from sqlenrich.core.printer import print_sql
 from sqlenrich.core.result import Result
 from sqlenrich.core.sql import equals, literal
@@ -244,23 +245,11 @@ def _store(backend: WarehouseBackend, runs: Sequence[_Run], found: Usage) -> str
         report["usage"] = known | figures | {name: value for name, value in dated.items() if value is not None}
         changed[run.run_id] = json.dumps(report)
     try:
-        for part in _parts(changed):
-            backend.ledger.replace_reports(part)
+        for part in bounded_parts(changed.items(), lambda report: len(report[1]), STATEMENT_CHARACTERS):
+            backend.ledger.replace_reports(dict(part))
     except RunError as error:  # a role that only reads
         return str(error)
     return None
-
-
-def _parts(reports: Mapping[str, str]) -> Iterator[dict[str, str]]:
-    """Return reports by their runs in parts, each of which fits into a statement."""
-    part: dict[str, str] = {}
-    for run_id, text in reports.items():
-        if part and sum(map(len, part.values())) + len(text) > STATEMENT_CHARACTERS:
-            yield part
-            part = {}
-        part[run_id] = text
-    if part:
-        yield part
 
 
 def _runs(backend: WarehouseBackend | SparkBackend, run: str | None) -> list[_Run]:

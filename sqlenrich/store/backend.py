@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC
+from functools import partial
 from typing import Any, NoReturn, Self
 
 from sqlglot import exp
@@ -12,6 +13,7 @@ from sqlglot import exp
 from sqlenrich.core.engine import Engine
 from sqlenrich.core.errors import ConfigError, RunError
 from sqlenrich.core.names import identifier, relation
+from sqlenrich.core.parts import bounded_parts
 from sqlenrich.core.printer import print_sql
 from sqlenrich.core.sql import literal
 from sqlenrich.core.types import STRING, Type
@@ -327,7 +329,7 @@ class Backend:
 
     def append(self, plan: Plan, answers: Sequence[Answer], origin: Origin) -> None:
         """Store at least one answer and commit."""
-        for part in _parts(self.engine, answers, self.statements.insert_bytes):
+        for part in bounded_parts(answers, partial(_inserted_bytes, self.engine), self.statements.insert_bytes):
             rows = [_response_row(answer, origin) for answer in part]
             insert = queries.insert_rows(self.engine, plan.relations.table("responses"), RESPONSES, rows)
             self.connection.execute(print_sql(self.engine, insert, pretty=False))
@@ -477,16 +479,9 @@ def _as_mentioned(engine: Engine, columns: Mapping[str, Type | None], enrichment
     return found
 
 
-def _parts(engine: Engine, answers: Sequence[Answer], most_bytes: int) -> Iterator[Sequence[Answer]]:
-    """Return the answers in parts whose INSERT has a bounded length."""
-    start = size = 0
-    for place, answer in enumerate(answers):
-        length = _ROW_BYTES + sum(_printed_bytes(engine, text) for text in (answer.response, answer.call_error) if text)
-        if place > start and size + length > most_bytes:
-            yield answers[start:place]
-            start, size = place, 0
-        size += length
-    yield answers[start:]
+def _inserted_bytes(engine: Engine, answer: Answer) -> int:
+    """Return about the length of an answer in an INSERT."""
+    return _ROW_BYTES + sum(_printed_bytes(engine, text) for text in (answer.response, answer.call_error) if text)
 
 
 _ROW_BYTES = 500

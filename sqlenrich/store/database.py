@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, Protocol
 
 from sqlglot import exp
 
 from sqlenrich.core.engine import Engine
 from sqlenrich.core.names import column, identifier, relation
+from sqlenrich.core.parts import bounded_parts
 from sqlenrich.core.printer import print_sql
 from sqlenrich.core.sql import Sql
 from sqlenrich.core.types import Type
@@ -79,7 +80,7 @@ class StatementDatabase:
         """Append rows by INSERTs of constants."""
         if self.connection.columns(table) is None:
             self._execute(create_if_missing(self.engine, relation(self.engine, table), columns))
-        for part in _parts(rows):
+        for part in bounded_parts(rows, _characters, INSERTED_CHARACTERS, INSERTED_ROWS):
             self._execute(queries.insert_rows(self.engine, relation(self.engine, table), columns, part))
         self.connection.commit()
 
@@ -92,17 +93,8 @@ class StatementDatabase:
         self.connection.execute(print_sql(self.engine, statement, pretty=False))
 
 
-def _parts(rows: Sequence[Sequence[object]]) -> Iterator[Sequence[Sequence[object]]]:
-    """Return rows in parts that one INSERT takes."""
-    start, size = 0, 0
-    for end, row in enumerate(rows):
-        length = sum(len(str(value)) for value in row)
-        if end > start and (end - start == INSERTED_ROWS or size + length > INSERTED_CHARACTERS):
-            yield rows[start:end]
-            start, size = end, 0
-        size += length
-    if start < len(rows):
-        yield rows[start:]
+def _characters(row: Sequence[object]) -> int:
+    return sum(len(str(value)) for value in row)
 
 
 def selected(database: Database, table: str, names: Sequence[str]) -> exp.Select:
