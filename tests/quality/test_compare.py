@@ -309,6 +309,22 @@ def test_endpoints_of_two_sides(tmp_path: Path, data: Path, endpoint: ScriptedEn
     assert "both endpoints serve a model of the same name" in found.notes[0]
 
 
+def test_the_mock_is_asked_where_a_target_names_an_endpoint(
+    tmp_path: Path, data: Path, files: tuple[Path, Path]
+) -> None:
+    output = tmp_path / "o.duckdb"
+    target = f'[targets.local]\nengine = "duckdb"\ndatabase = "{output}"\nendpoint = "http://127.0.0.1:9/v1"\n'
+    (tmp_path / "sqlenrich.toml").write_text(target, encoding="utf-8")
+    for result in (
+        call("compare", *files, "--input", data, "--mock", "--target", "local", "--json"),
+        call(
+            "evaluate", files[0], "--truth", data, "--field", "label=category", "--mock", "--target", "local", "--json"
+        ),
+    ):
+        assert result.status == 0, result.error
+        assert json.loads(result.out)["output"] == str(output)
+
+
 def test_mock_rows_keys_and_filters(tmp_path: Path) -> None:
     """Rows are counted once with repeated and NULL keys, without a key, and with a column _row; both filters apply."""
     data = write_csv(

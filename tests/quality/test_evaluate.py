@@ -259,6 +259,12 @@ def test_a_run_that_can_not_score(tmp_path: Path, truth: Path) -> None:
 # Errors --------------------------------------------------------------------------------------------------------------
 
 
+def test_an_encoding_is_that_of_files(tmp_path: Path) -> None:
+    prompt = write_prompt(tmp_path, "key: [id]\n", output=SCHEMA)
+    with pytest.raises(se.ConfigError, match="encoding is that of files: a table in memory has none"):
+        se.evaluate(prompt, input=[{"id": 1, "body": "a"}], encoding="cp1252", mock=True)
+
+
 @pytest.mark.parametrize(
     ("header", "arguments", "message"),
     [

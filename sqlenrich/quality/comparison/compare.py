@@ -97,13 +97,14 @@ def compare(
     if rows < 1:
         raise ConfigError(f"rows is at least 1, not {rows}")
     compared_fields = _fields(files, fields, truth)
+    of_target = None if options.get("mock") else named.endpoint
     shared = {**chosen(options, ("mock", "mock_failures", "concurrency")), "config": config}
     with scratch_folder() as folder:
         sample = _sample(files, folder / "sample.duckdb", place.source(source), rows, None if first else seed, truth)
         prepared = [
             prepare_side(
                 letter, one, sample, place, named.responses,
-                {**shared, "model": model, "endpoint": endpoint or named.endpoint},
+                {**shared, "model": model, "endpoint": endpoint or of_target},
             )
             for letter, (one, model, endpoint) in zip("AB", sides, strict=True)
         ]  # fmt: skip

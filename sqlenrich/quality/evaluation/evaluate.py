@@ -90,7 +90,7 @@ def evaluate(
         known = read_truth(enrichment, folder / "truth.duckdb", rows, source, named, required)
         check_requirements(enrichment, settings.require, known.labels)
         asked = {**chosen(options, MODEL), "model": model, "config": config}
-        if not isinstance(model, Endpoint | Mock):  # a target may name the endpoint
+        if model is None or isinstance(model, str):  # a target may name the endpoint
             asked["endpoint"] = setup.wanted.endpoint
         side = prepare_side(ONLY, enrichment, known.sample, place, setup.responses, asked)
         if place.local is None or place.local.is_file():
@@ -133,24 +133,29 @@ def _truth_of(
     Raises ConfigError where nothing names a truth.
     """
     named = input if input is not None or place.local is not None else enrichment.source
-    if truth is None and enrichment.quality.evaluate.truth is None and input is not None:
-        truth, named = input, None
     given = input_of(named, encoding)
 
     def rows() -> Input | PlacedTable:
         return place.source(given)
 
+    known = enrichment.quality.evaluate.truth
     if truth is not None:
         # An encoding is that of both files: they come from one place.
-        found = place.source(input_of(truth, encoding if isinstance(truth, str | Path) else None))
-        return found.all() if isinstance(found, PlacedTable) else found, rows
-    known = enrichment.quality.evaluate.truth
+        return _all_rows(place, input_of(truth, encoding if isinstance(truth, str | Path) else None)), rows
     if known is not None:
         folder = enrichment.path.parent if enrichment.path is not None else Path()
         return input_of(str(folder / known), encoding), rows
+    if input is not None:
+        return _all_rows(place, given), lambda: None
     raise ConfigError(
         f"{enrichment.place}: against what? Give --truth PATH, or write evaluate: {{truth: labels.csv}} in the header"
     )
+
+
+def _all_rows(place: SidePlace, given: Input) -> Input:
+    """Return rows as files or a frame: a table of the place is read."""
+    found = place.source(given)
+    return found.all() if isinstance(found, PlacedTable) else found
 
 
 def _with_requirements(enrichment: Enrichment, require: Sequence[str]) -> Enrichment:
