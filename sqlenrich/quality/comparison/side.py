@@ -90,7 +90,7 @@ def prepare_side(
         place.backend.engine.name,
         {**relations, "source": SAMPLE_TABLE},
         model=choice.resolved,
-        source_types={name: kind for name, kind in sample.types.items() if place.local or name in _read_columns(own)},
+        source_types={name: sample.types[name] for name in _read_columns(own) if name in sample.types},
         asked_by_client=not choice.asks_in_sql,
     )
     model = f"{choice.resolved.name}{choice.where}"

@@ -11,7 +11,7 @@ from sqlglot import exp
 
 from sqlenrich.core.errors import ConfigError, SqlenrichError
 from sqlenrich.core.names import column, relation
-from sqlenrich.core.sql import Sql, literal
+from sqlenrich.core.sql import Sql, cast, concat, literal
 from sqlenrich.core.types import STRING, Array, Struct, Type, stored, uncoerced
 from sqlenrich.plan.source_columns import SourceColumns
 from sqlenrich.quality.comparison.sample import SAMPLE_TABLE, Sample, unused_name
@@ -121,7 +121,7 @@ class PlacedTable:
     def with_keys(self, key: str, keys: Sequence[str], names: Sequence[str]) -> TableInMemory:
         """Return some columns of the rows whose key, as a text, is one of some."""
         types = self._typed(names)
-        text = exp.Cast(this=column(self.place.backend.engine, key), to=self._text())
+        text = self._text(key)
         parts = [keys[at : at + LISTED_KEYS] for at in range(0, len(keys), LISTED_KEYS)]
         queries = [
             self._query(types).where(exp.In(this=text.copy(), expressions=[literal(one) for one in part]))
@@ -142,11 +142,8 @@ class PlacedTable:
             raise ConfigError(f"a sample of the table {self.name} needs a key: write key: [column], or give --key")
         types = self._typed([*keys, *names])
         tests = [SourceColumns(one, engine, self.types).where(one.where) for one in files if one.where]
-        text: Sql = literal(f"{seed}")
-        for key in keys:
-            cast = exp.Cast(this=column(engine, key), to=self._text())
-            text = exp.DPipe(this=text, expression=literal(":"))
-            text = exp.DPipe(this=text, expression=exp.Coalesce(this=cast, expressions=[literal("")]))
+        texts = (exp.Coalesce(this=self._text(key), expressions=[literal("")]) for key in keys)
+        text = concat(literal(f"{seed}"), *(part for found in texts for part in (literal(":"), found)))
         count = exp.select("COUNT(*)").from_(relation(engine, self.name)).where(*(one.copy() for one in tests))
         place = exp.to_identifier(unused_name("draw", self.types))
         taken = self._query(types).where(*tests).select(exp.alias_(engine.sha256(text), place))
@@ -159,8 +156,9 @@ class PlacedTable:
     def _typed(self, names: Sequence[str]) -> dict[str, Type]:
         return {name: self.types[name] for name in dict.fromkeys(names) if name in self.types}
 
-    def _text(self) -> exp.DataType:
-        return self.place.backend.engine.sql_type(STRING)
+    def _text(self, name: str) -> Sql:
+        engine = self.place.backend.engine
+        return cast(column(engine, name), engine.sql_type(STRING))
 
     def _query(self, types: Mapping[str, Type]) -> exp.Select:
         engine = self.place.backend.engine
