@@ -178,10 +178,10 @@ class Plugin(BasePlugin):  # type: ignore[misc]  # dbt-duckdb has no types
         ``alias`` is the model that ``sqlenrich_model`` names, before that of the config. The mock has no other models.
         """
         enrichment = Enrichment(
-            facts["name"],
-            "",
-            facts["schema"],
-            "",
+            name=facts["name"],
+            template="",
+            schema=facts["schema"],
+            fingerprint="",
             model=facts["model"],
             params=facts["params"],
             engine_params=facts["engine_params"],

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, NamedTuple, Protocol
 from sqlenrich.schema import evaluate_checks
 from sqlenrich.schema.checks.json_text import repair
 from sqlenrich.schema.checks.repairs import kept_nulls
-from sqlenrich.spec.enrichment import Enrichment
+from sqlenrich.spec.contract import OutputContract
 from sqlenrich.spec.run_settings import STOP_AFTER_REFUSED
 
 if TYPE_CHECKING:  # "import sqlenrich" does not load the HTTP client
@@ -64,14 +64,14 @@ class JudgePolicy:
 
 
 class AnswerJudge:
-    """Judges answers by the checks of an enrichment, as the step ``checked`` does after the run. For one thread."""
+    """Judges answers by a contract, as the step ``checked`` does after the run. For one thread."""
 
-    def __init__(self, enrichment: Enrichment, policy: JudgePolicy | None = None) -> None:
+    def __init__(self, contract: OutputContract, policy: JudgePolicy | None = None) -> None:
         self.policy = policy or JudgePolicy()
         self.answered = self.judged = self.accepted = 0
         self.examples: list[str] = []
-        self._enrichment = enrichment
-        self._keep_null = kept_nulls(enrichment.schema)
+        self._contract = contract
+        self._keep_null = kept_nulls(contract.schema)
         self._refused: Counter[str] = Counter()
         self._began, self._spent = time.monotonic(), 0.0
 
@@ -123,8 +123,8 @@ class AnswerJudge:
 
     def _judge(self, answer: Judgeable) -> None:
         self.judged += 1
-        text = repair(answer.response, self._enrichment.repairs, self._keep_null)
-        failure = evaluate_checks(self._enrichment.checks, text)
+        text = repair(answer.response, self._contract.repairs, self._keep_null)
+        failure = evaluate_checks(self._contract.checks, text)
         if failure is None:
             self.accepted += 1
             return

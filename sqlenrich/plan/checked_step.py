@@ -17,7 +17,7 @@ from sqlenrich.schema.checks.repairs import kept_nulls, repaired_sql
 from sqlenrich.schema.checks.shared_functions import shared as shared_functions
 from sqlenrich.schema.checks.shared_values import shared_values
 from sqlenrich.schema.checks.sql import Columns, checks_sql, fault_sql, integer_sql, value_sql
-from sqlenrich.spec.enrichment import Enrichment
+from sqlenrich.spec.contract import OutputContract
 from sqlenrich.spec.limits import TOO_LONG
 
 CTE_NAMES = ("answered", "parsed", "fields", "judged", "ranked", "p", "r")
@@ -32,7 +32,7 @@ UNREAD_SHOWN = 500
 class CheckedStep:
     """What the step is made from. ``kept`` are columns of the source, ``recorded`` flags about the prompts."""
 
-    enrichment: Enrichment
+    contract: OutputContract
     engine: Engine
     names: References
     kept: tuple[str, ...]
@@ -44,7 +44,7 @@ class CheckedStep:
 
     def sql(self) -> Sql:
         """Return the SELECT."""
-        enrichment, json, col, named = self.enrichment, self.engine.json, self.names.col, self.names.named
+        contract, json, col, named = self.contract, self.engine.json, self.names.col, self.names.named
         facts = (
             "request_hash", "attempt", "asked_at", "run_id", "model", "served_model", "response", "call_error",
             "finish_reason",
@@ -62,7 +62,7 @@ class CheckedStep:
         doc_of = shared_functions(json).parse
         parsed = exp.select(exp.Star(), named(doc_of(col("answer")), self.unused_name("doc")), copy=False)
         parsed = parsed.from_(exp.to_table("answered"), copy=False)
-        doc, shared = col(self.unused_name("doc")), shared_values(enrichment.checks, self.unused_name("doc"))
+        doc, shared = col(self.unused_name("doc")), shared_values(contract.checks, self.unused_name("doc"))
         columns = Columns({ref: col(name) for ref, name in shared.values.items()})
         values = {name: value_sql(json, doc.copy(), ref) for ref, name in shared.values.items()}
         fields = [named(value, name) for name, value in self.read(values).items()]
@@ -70,7 +70,7 @@ class CheckedStep:
         known = Columns() if json.read_together is None else columns
         fields += [named(integer_sql(json, doc.copy(), ref, known), name) for ref, name in shared.integers.items()]
         for path, name in shared.faults.items():
-            fields.append(named(fault_sql(json, doc.copy(), enrichment.checks, path, known), name))
+            fields.append(named(fault_sql(json, doc.copy(), contract.checks, path, known), name))
         read = exp.select(exp.Star(), *fields, copy=False).from_(exp.to_table("parsed"), copy=False)
         columns = replace(
             columns,
@@ -78,7 +78,7 @@ class CheckedStep:
             faults={path: col(name) for path, name in shared.faults.items()},
         )
         failed = exp.Not(this=exp.Is(this=col("call_error"), expression=exp.Null()))
-        verdict = checks_sql(json, col("answer"), doc, enrichment.checks, detail=True, columns=columns)
+        verdict = checks_sql(json, col("answer"), doc, contract.checks, detail=True, columns=columns)
         first = [exp.If(this=failed, true=concat(literal("CALL_ERROR "), col("call_error")))]
         if self.reads:
             stored = exp.Not(this=exp.Is(this=col("unread"), expression=exp.Null()))
@@ -103,10 +103,10 @@ class CheckedStep:
 
     def repaired(self, response: Sql) -> Sql:
         """Return the answer's text after the repairs."""
-        json, text, repairs = self.engine.json, self.engine.text, self.enrichment.repairs
+        json, text, repairs = self.engine.json, self.engine.text, self.contract.repairs
         if not repairs:
             return response
-        keep_null = kept_nulls(self.enrichment.schema)
+        keep_null = kept_nulls(self.contract.schema)
         repaired = SharedFunction(
             "text",
             {"response": STRING},
@@ -162,8 +162,8 @@ class CheckedStep:
         no_answer = exp.Is(this=col("request_hash", "r"), expression=exp.Null())
         finish = col("finish_reason", "r")
         detail, too_long = rest, []
-        if self.enrichment.limit is not None:
-            detail = case((col(TOO_LONG, "p"), literal(self.enrichment.limit.detail)), default=rest)
+        if self.contract.limit is not None:
+            detail = case((col(TOO_LONG, "p"), literal(self.contract.limit.detail)), default=rest)
             too_long = [(col(TOO_LONG, "p"), literal("BAD_PROMPT"))]
         if self.tells_values:
             detail = case((no_prompt.copy(), col(BAD_VALUE, "p")), default=detail)
@@ -190,7 +190,7 @@ class CheckedStep:
         return (
             exp.select(
                 *(col(name, "p") for name in self.kept),
-                col("prompt", "p") if self.enrichment.keep_prompts else named(self.names.null(STRING), "prompt"),
+                col("prompt", "p") if self.contract.keep_prompts else named(self.names.null(STRING), "prompt"),
                 col("request_hash", "p"),
                 col("response", "r"),
                 col("answer", "r"),

@@ -15,9 +15,8 @@ from sqlenrich.core.functions import Functions
 from sqlenrich.core.json import canonical_json
 from sqlenrich.core.printer import print_sql
 from sqlenrich.core.sql import Sql, literal
-from sqlenrich.core.types import BIGINT, BOOLEAN, STRING, TIMESTAMP, Type, type_json
-from sqlenrich.plan.checked_step import CTE_NAMES as CHECKED_CTE_NAMES
-from sqlenrich.plan.checked_step import CheckedStep
+from sqlenrich.core.types import BOOLEAN, STRING, Type, type_json
+from sqlenrich.plan.checking import ASKED, Checking
 from sqlenrich.plan.model import engine_of, output_of, resolve_model
 from sqlenrich.plan.pending_step import (
     RetrySelection,
@@ -29,22 +28,17 @@ from sqlenrich.plan.pending_step import (
     validated_attempts,
 )
 from sqlenrich.plan.plan import READ, RESPONSES, Plan, Step
-from sqlenrich.plan.prompts_step import CTE_NAMES as PROMPTS_CTE_NAMES
 from sqlenrich.plan.prompts_step import PromptsStep
 from sqlenrich.plan.quality import quality_steps
 from sqlenrich.plan.references import References
 from sqlenrich.plan.relations import Relations, check_column, relations_of, source_notes, with_functions
 from sqlenrich.plan.request import ResolvedModel, request_constant
-from sqlenrich.plan.results_step import CTE_NAMES as RESULTS_CTE_NAMES
-from sqlenrich.plan.results_step import ResultsStep
-from sqlenrich.plan.source_columns import BAD_VALUE, WRITTEN, SourceColumns
+from sqlenrich.plan.source_columns import BAD_VALUE, SourceColumns
+from sqlenrich.plan.unused_names import UnusedNames
 from sqlenrich.schema.json_schema import hint_text
 from sqlenrich.spec.enrichment import Enrichment
 from sqlenrich.spec.limits import TOO_LONG
 from sqlenrich.spec.loader import enrichment_of
-
-CTE_NAMES = frozenset(("asked", *RESULTS_CTE_NAMES, *CHECKED_CTE_NAMES, *PROMPTS_CTE_NAMES))
-"""The names of the common table expressions inside the steps, and their aliases."""
 
 
 class RetryCall(NamedTuple):
@@ -142,20 +136,6 @@ def compile_retry(
     return tuple(RetryCall(one.model, made.retry_step(one), one.what, made.constant) for one, made in compiled)
 
 
-def compile_judging(
-    enrichment: Enrichment, engine: str, relations: Mapping[str, str], *, tells_values: bool = False
-) -> tuple[Step, Step, Step]:
-    """Compile the steps that judge stored answers: ``checked``, ``enriched``, ``quarantine``.
-
-    They need no template. ``tells_values``: ``prompts`` says which value does not fit its declared type.
-    """
-    target = engine_of(enrichment, engine, asked_by_client=True)
-    tables = relations_of(enrichment, target, {"source": "source", **relations})
-    compiler = _Compiler(enrichment, target, resolve_model(enrichment, target), tables, None, None)
-    compiler.tells_values = tells_values
-    return compiler.judging()
-
-
 def snapshot_digest(enrichment: Enrichment, engine: str, model: ResolvedModel) -> str:
     """Return the SHA-256 of all that determines a client's prompts and their hashes: equal digest, equal prompts."""
     target = engine_of(enrichment, engine, asked_by_client=True)
@@ -212,24 +192,25 @@ class _Compiler:
         typed = any(column.type not in (None, STRING) for column in enrichment.columns.values())
         # A script does not know the source's types, and casts nothing.
         self.tells_values = typed and (source_types is not None or run_id is not None)
-        self.recorded = enrichment.limit.recorded if enrichment.limit is not None else ()
         source = tables.tables.get("source")
         relation = self.columns.query("") if source is None else source
         written = [node.name for node in relation.find_all(exp.Identifier)]
-        self.taken = {name.lower() for name in (*self.kept, *enrichment.output_columns, *written)}
+        self.unused = UnusedNames((*self.kept, *enrichment.output_columns, *written))
+        self.checking = Checking(enrichment, engine, tables, self.kept, self.unused, self.tells_values)
 
     def plan(self) -> Plan:
         for name in self.kept:
             check_column(self.engine, name)
-        recorded: dict[str, Type] = dict.fromkeys(self.recorded, BOOLEAN)
-        asked: dict[str, Type] = {**self.kept, "prompt": STRING, "request_hash": STRING}
-        decided: dict[str, Type] = {} if self.enrichment.limit is None else {TOO_LONG: BOOLEAN, **recorded}
+        decided: dict[str, Type] = (
+            {} if self.enrichment.limit is None else {TOO_LONG: BOOLEAN, **self.checking.recorded}
+        )
         if self.tells_values:
             decided[BAD_VALUE] = STRING
+        prompts = self.unused.rename_ctes(self.prompts())
         steps = (
-            self.step("prompts", {**asked, **decided}, self.prompts()),
+            Step("prompts", "table", {**self.kept, **ASKED, **decided}, prompts, self.tables),
             self.call_step(unanswered(self.names, self.enrichment.max_attempts), "request_hash"),
-            *self.judging(),
+            *self.checking.steps(),
         )
         must_exist = (*source_notes(self.enrichment, self.tables), *self.engine.must_exist(self.call))
         return Plan(
@@ -244,57 +225,6 @@ class _Compiler:
             self.enrichment.keep_prompts,
         )
 
-    def judging(self) -> tuple[Step, Step, Step]:
-        """Return the steps that judge stored answers."""
-        recorded: dict[str, Type] = dict.fromkeys(self.recorded, BOOLEAN)
-        asked: dict[str, Type] = {**self.kept, "prompt": STRING, "request_hash": STRING}
-        verdict: dict[str, Type] = {"_error": STRING, "_error_detail": STRING, "_repaired": BOOLEAN}
-        answer: dict[str, Type] = {"response": STRING, "answer": STRING, "_attempts": BIGINT, "_model": STRING}
-        when: dict[str, Type] = {"_asked_at": TIMESTAMP}
-        origin: dict[str, Type] = {"_version": STRING, "_fingerprint": STRING}
-        hashed: dict[str, Type] = {"_request_hash": STRING}
-        shown: dict[str, Type] = {"response": STRING, "prompt": STRING, "_attempts": BIGINT}
-        shared = (self.enrichment, self.engine, self.names, tuple(self.kept), self.recorded, self.unused_name)
-        results, checked = ResultsStep(*shared), CheckedStep(*shared, tells_values=self.tells_values)
-        enriched = {
-            **self.kept,
-            **self.enrichment.output_columns,
-            **hashed,
-            "_model": STRING,
-            **origin,
-            **when,
-            **recorded,
-        }
-        return (
-            self.step("checked", {**asked, **answer, **when, **verdict, **recorded}, checked.sql()),
-            self.step("enriched", enriched, results.enriched()),
-            self.step(
-                "quarantine", {**self.kept, **verdict, **shown, **hashed, **when, **recorded}, results.quarantine()
-            ),
-        )
-
-    def step(self, name: str, columns: Mapping[str, Type], query: Sql) -> Step:
-        return Step(name, "table", dict(columns), self.with_ctes_renamed(query), self.tables)
-
-    def unused_name(self, name: str) -> str:
-        """Return the name, with underscores appended until no column of the result tables and no source has it."""
-        while name in self.taken:
-            name += "_"
-        return name
-
-    def with_ctes_renamed(self, query: Sql) -> Sql:
-        """Rename common table expressions that have a name of the user's.
-
-        BigQuery would read them instead of a column, Snowflake instead of a source. What the user wrote stays.
-        """
-        for node in query.walk(prune=lambda node: WRITTEN in node.meta):
-            if WRITTEN in node.meta or not isinstance(node, exp.TableAlias | exp.Table | exp.Column):
-                continue
-            name = node.args.get("table" if isinstance(node, exp.Column) else "this")
-            if isinstance(name, exp.Identifier) and name.this in CTE_NAMES and not node.args.get("db"):
-                name.set("this", self.unused_name(name.this))
-        return query
-
     def prompts(self) -> Sql:
         reads_query = "source" not in self.tables.tables
         return PromptsStep(
@@ -304,7 +234,7 @@ class _Compiler:
             self.columns,
             self.kept,
             self.constant,
-            self.unused_name,
+            self.unused.name,
             reads_query,
             self.tells_values,
         ).sql()
@@ -319,14 +249,14 @@ class _Compiler:
         return self.engine.call is None or (self.engine.reading is not None and self.engine.reading.reports_finish)
 
     def call_step(self, pending: exp.Select, sent_hash: str) -> Step:
-        self.with_ctes_renamed(pending)
+        self.unused.rename_ctes(pending)
         select, calls_in_sql = self.no_answers(), False
         if self.engine.call is not None:
             select, calls_in_sql = (
                 self.answers(self.engine.call(self.names.table("pending"), self.call), sent_hash),
                 True,
             )
-        query, reading = self.with_ctes_renamed(select), self.engine.reading
+        query, reading = self.unused.rename_ctes(select), self.engine.reading
         read = None if reading is None else self.read(reading)
         request = self.call if calls_in_sql else None
         return Step("responses", "append", RESPONSES, query, self.tables, pending, calls_in_sql, request, read)

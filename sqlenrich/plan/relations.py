@@ -155,15 +155,26 @@ def relations_of(enrichment: Enrichment, engine: Engine, given: Mapping[str, str
     :class:`~sqlenrich.ConfigError` for two relations of one name, :class:`~sqlenrich.SpecError` for a missing source,
     :class:`~sqlenrich.UnsupportedError` for a name that the engine does not allow.
     """
+    source = given.get("source", enrichment.source)
+    if source is None and enrichment.query is None:
+        raise SpecError(enrichment.place, ['no source: write "source: schema.table" in the header, or give one'])
+    found = result_relations(enrichment.name, engine, {**given, **({} if source is None else {"source": source})})
+    read = [found.tables["source"]] if source is not None else _tables_of(enrichment.query, engine)
+    _check_sources(read, found.tables, engine)
+    return found
+
+
+def result_relations(name: str, engine: Engine, given: Mapping[str, str]) -> Relations:
+    """Return the tables of the roles of an enrichment of this name, of ``source`` only where it is given.
+
+    Raises as :func:`relations_of` does.
+    """
     unknown = sorted(set(given) - {"source", *RELATIONS})
     if unknown:
         raise ConfigError(f"no step is called {', '.join(unknown)}; there are: source, {', '.join(RELATIONS)}")
-    names = {role: given.get(role, form.format(enrichment.name)) for role, form in RELATIONS.items()}
-    source = given.get("source", enrichment.source)
-    if source is not None:
-        names["source"] = source
-    elif enrichment.query is None:
-        raise SpecError(enrichment.place, ['no source: write "source: schema.table" in the header, or give one'])
+    names = {role: given.get(role, form.format(name)) for role, form in RELATIONS.items()}
+    if "source" in given:
+        names["source"] = given["source"]
     tables = {role: _table(engine, name) for role, name in names.items()}
     for table in tables.values():
         for part in table.parts:
@@ -174,8 +185,6 @@ def relations_of(enrichment: Enrichment, engine: Engine, given: Mapping[str, str
         other = seen.setdefault(printed.lower(), role)
         if other != role:
             raise ConfigError(f"{role} and {other} are the same table {printed}; name one differently")
-    read = [tables["source"]] if "source" in tables else _tables_of(enrichment.query, engine)
-    _check_sources(read, tables, engine)
     return Relations(engine, tables)
 
 

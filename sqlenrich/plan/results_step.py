@@ -10,7 +10,7 @@ from sqlglot import exp
 from sqlenrich.core.engine import Engine
 from sqlenrich.core.sql import Sql, literal
 from sqlenrich.plan.references import References
-from sqlenrich.spec.enrichment import Enrichment
+from sqlenrich.spec.contract import OutputContract
 
 CTE_NAMES = ("accepted",)
 """The names of the common table expressions inside the steps."""
@@ -20,7 +20,7 @@ CTE_NAMES = ("accepted",)
 class ResultsStep:
     """What the steps are made from. ``kept`` are columns of the source, ``recorded`` flags about the prompts."""
 
-    enrichment: Enrichment
+    contract: OutputContract
     engine: Engine
     names: References
     kept: tuple[str, ...]
@@ -31,7 +31,7 @@ class ResultsStep:
     def enriched(self) -> Sql:
         """Return the SELECT of the accepted rows, one typed column per output property."""
         json, col, named, doc = self.engine.json, self.names.col, self.names.named, self.unused_name("doc")
-        readings, get = self.enrichment.readings, json.get
+        readings, get = self.contract.readings, json.get
         parsed = json.accepted(col("answer"))
         if json.members is not None:
             parsed, get = json.members(parsed, tuple(readings)), json.get_member or get
@@ -45,8 +45,8 @@ class ResultsStep:
                 *outputs,
                 named(col("request_hash"), "_request_hash"),
                 col("_model"),
-                named(self.names.text(self.enrichment.version), "_version"),
-                named(literal(self.enrichment.fingerprint), "_fingerprint"),
+                named(self.names.text(self.contract.version), "_version"),
+                named(literal(self.contract.fingerprint), "_fingerprint"),
                 col("_asked_at"),
                 *(col(name) for name in self.recorded),
                 copy=False,

@@ -25,13 +25,13 @@ def open_store(setup: Setup, *, write: bool = False, memory_mib: int | None = LI
     if isinstance(place, Backend):
         place.check_before_retry(enrichment)
         with place as backend:
-            yield Store(backend.as_database(), enrichment, backend.output)
+            yield Store(backend.as_database(), enrichment.name, enrichment, backend.output)
         return
     from sqlenrich.store.duckdb.tables import open_tables
 
     assert is_paths(place)
     with open_tables(enrichment, place, memory_mib=memory_mib, write=write) as tables:
-        yield Store(tables, enrichment, tables.output)
+        yield Store(tables, enrichment.name, enrichment, tables.output)
 
 
 @contextmanager

@@ -11,7 +11,7 @@ from sqlenrich.store.store import Store
 
 def checked_key(stored: Store, row: Mapping[str, Any]) -> dict[str, str]:
     """Return the key of a row as texts. Raises ConfigError for a column that is no part of the key."""
-    key = stored.request.key
+    key = stored.request.contract.key
     if not row:
         raise ConfigError(f"which row? Give a value of its key: {', '.join(f'--row {name}=...' for name in key)}")
     for name in row:

@@ -22,7 +22,7 @@ from sqlenrich.prompt.sql.local_times import local_times
 from sqlenrich.schema import build_checks, normalise
 from sqlenrich.schema.checks.repairs import REPAIRS, repaired_sql
 from sqlenrich.schema.checks.sql import checks_sql
-from sqlenrich.spec.enrichment import DEFAULT_REPAIRS
+from sqlenrich.spec.contract import DEFAULT_REPAIRS
 
 
 def prompt_sql(

@@ -108,9 +108,10 @@ def _keyed(db: duckdb.DuckDBPyConnection, name: str, database: Path) -> _Keyed:
     enrichment = _read_file(database, snapshot)
     named: Mapping[str, str] = snapshot.get("columns") or {}
     source = tuple(
-        named.get(one) or (enrichment.source_name(one) if enrichment is not None else one) for one in request.key
+        named.get(one) or (enrichment.source_name(one) if enrichment is not None else one)
+        for one in request.contract.key
     )
-    return _Keyed(request.key, source, request.keep)
+    return _Keyed(request.contract.key, source, request.contract.keep)
 
 
 def _read_file(database: Path, snapshot: Mapping[str, Any]) -> Enrichment | None:

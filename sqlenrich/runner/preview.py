@@ -249,7 +249,7 @@ def _answers(
         RULE,
         f"{accepted} of {asked} asked rows accepted, in {seconds:.1f} s at {choice.concurrency} at a time",
     ]
-    lines += repair_advice(enrichment, refused).lines(stored=False)
+    lines += repair_advice(enrichment, enrichment.place, refused).lines(stored=False)
     known_in = [a.tokens_in for a in answers.values() if a.tokens_in is not None]
     known_out = [a.tokens_out for a in answers.values() if a.tokens_out is not None]
     whole = f"the whole table: {total:,} rows, {distinct:,} distinct requests"

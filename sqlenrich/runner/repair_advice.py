@@ -15,6 +15,7 @@ from sqlenrich.plan.relations import symbol
 from sqlenrich.schema import evaluate_checks
 from sqlenrich.schema.checks.json_text import repair
 from sqlenrich.schema.checks.repairs import REPAIRS, kept_nulls
+from sqlenrich.spec.contract import OutputContract
 from sqlenrich.spec.enrichment import Enrichment
 
 if TYPE_CHECKING:
@@ -55,36 +56,38 @@ class RepairAdvice:
         return told
 
 
-def repair_advice(enrichment: Enrichment, texts: Iterable[str | None], refused: int | None = None) -> RepairAdvice:
+def repair_advice(
+    contract: OutputContract, place: str, texts: Iterable[str | None], refused: int | None = None
+) -> RepairAdvice:
     """Try the repairs that are off on refused answers, one after another, then all together.
 
     ``refused`` is the number of refused rows, where the texts are those of a part of them.
     """
-    off = [name for name in REPAIRS if name not in enrichment.repairs]
+    off = [name for name in REPAIRS if name not in contract.repairs]
     sets = [(name,) for name in off] + ([tuple(off)] if len(off) > 1 else [])
     rows: Counter[tuple[str, ...]] = Counter()
     tried = 0
-    if enrichment.embedding is None:
-        keep_null = kept_nulls(enrichment.schema)
+    if contract.embedding is None:
+        keep_null = kept_nulls(contract.schema)
         for text in texts:
             tried += 1
             for added in sets:
-                repaired = repair(text, (*enrichment.repairs, *added), keep_null)
-                if repaired != text and evaluate_checks(enrichment.checks, repaired) is None:
-                    rows[_needed(enrichment, text, added, keep_null)] += 1
+                repaired = repair(text, (*contract.repairs, *added), keep_null)
+                if repaired != text and evaluate_checks(contract.checks, repaired) is None:
+                    rows[_needed(contract, text, added, keep_null)] += 1
                     break
     found = dict(rows.most_common())
-    return RepairAdvice(enrichment.place, enrichment.repairs, found, tried, tried if refused is None else refused)
+    return RepairAdvice(place, contract.repairs, found, tried, tried if refused is None else refused)
 
 
 def _needed(
-    enrichment: Enrichment, text: str | None, added: tuple[str, ...], keep_null: frozenset[str]
+    contract: OutputContract, text: str | None, added: tuple[str, ...], keep_null: frozenset[str]
 ) -> tuple[str, ...]:
     """Return those of some repairs that a text needs."""
     for name in added if len(added) > 1 else ():
         fewer = tuple(one for one in added if one != name)
-        if evaluate_checks(enrichment.checks, repair(text, (*enrichment.repairs, *fewer), keep_null)) is None:
-            return _needed(enrichment, text, fewer, keep_null)
+        if evaluate_checks(contract.checks, repair(text, (*contract.repairs, *fewer), keep_null)) is None:
+            return _needed(contract, text, fewer, keep_null)
     return added
 
 
@@ -103,4 +106,4 @@ def advice_of(
     if not refused:
         return None
     found: Sequence[tuple[str | None]] = backend.read(plan, rows.select("response").limit(TRIED))
-    return repair_advice(enrichment, (text for (text,) in found), refused)
+    return repair_advice(enrichment, enrichment.place, (text for (text,) in found), refused)

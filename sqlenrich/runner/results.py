@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import io
 from collections.abc import Iterator, Sequence
-from dataclasses import replace
 from pathlib import Path
 from typing import Unpack
 
@@ -29,7 +28,7 @@ from sqlenrich.store.duckdb.files import (
 )
 from sqlenrich.store.ledger import LEDGER
 from sqlenrich.store.shared_request import read_request
-from sqlenrich.store.store import Store, stored_enrichment
+from sqlenrich.store.store import Store, stored_contract
 
 
 def results(
@@ -81,10 +80,10 @@ def _opened_place(
     if isinstance(place, Backend):
         with place as backend:
             database = backend.as_database()
-            enrichment = stored_enrichment(database, name)
-            if enrichment is None:
+            contract = stored_contract(database, name)
+            if contract is None:
                 raise ConfigError(f"{backend.output} has no results of {name}: run it first")
-            store = Store(database, enrichment, backend.output)
+            store = Store(database, name, contract, backend.output)
             role = "quarantine" if quarantine else "enriched"
             if not store.has(role):
                 raise ConfigError(f"{backend.output} has no table {store.table(role)}: run {name} first")
@@ -125,7 +124,7 @@ def stored_advice(name: str, output: str | Path) -> list[str]:
         try:
             found = db.execute(f"SELECT request, CAST(snapshot AS JSON)->>'file' {last}", [name]).fetchone()
             request, file = read_request(found[0]).request if found else None, found[1] if found else None
-            if request is None or request.embedding is not None:
+            if request is None or request.contract.embedding is not None:
                 return []
             codes = ", ".join(f"'{code}'" for code in WITHOUT_TEXT)
             refused = f"FROM {quote(f'{name}_quarantine')} WHERE _error NOT IN ({codes})"
@@ -133,9 +132,8 @@ def stored_advice(name: str, output: str | Path) -> list[str]:
             count = db.execute(f"SELECT count(*) {refused}").fetchall()[0][0]
         except (duckdb.Error, ValueError):  # of another version
             return []
-    enrichment = request.enrichment(name)
-    place = None if file is None else database_path(Path(output)).parent / file
-    return repair_advice(replace(enrichment, path=place), (text for (text,) in texts), count).lines()
+    place = f"{name}.prompt" if file is None else str(database_path(Path(output)).parent / file)
+    return repair_advice(request.contract, place, (text for (text,) in texts), count).lines()
 
 
 def _opened(database: Path) -> duckdb.DuckDBPyConnection:

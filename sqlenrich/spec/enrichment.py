@@ -7,21 +7,18 @@ import json
 import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
-from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-from sqlenrich.core.embedding import Embedding
 from sqlenrich.core.errors import PromptError, SpecError
 from sqlenrich.core.result import TextRepr
 from sqlenrich.core.turn import Turn
-from sqlenrich.core.types import STRING, Array, Struct, Type, stored, type_json
+from sqlenrich.core.types import STRING, Array, Struct, Type, type_json
 from sqlenrich.core.zones import DEFAULT_ZONE
 from sqlenrich.prompt import Prompt, compile_prompt, with_system
 from sqlenrich.prompt.shapes import column_shapes
-from sqlenrich.schema import Checks, build_checks, output_columns
 from sqlenrich.spec.condition import columns_of_condition, parse_condition
-from sqlenrich.spec.limits import Limit
+from sqlenrich.spec.contract import OutputContract
 from sqlenrich.spec.quality import Quality
 
 RESERVED_COLUMNS = (
@@ -31,7 +28,6 @@ RESERVED_COLUMNS = (
 )  # fmt: skip
 """Names of sqlenrich's own columns in a result table."""
 _PLAIN_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
-DEFAULT_REPAIRS = ("trim", "reasoning", "fence")
 
 
 @dataclass(frozen=True)
@@ -42,23 +38,17 @@ class SourceColumn:
     source_name: str
 
 
-@dataclass(frozen=True, repr=False)
-class Enrichment(TextRepr):
-    """A prompt for each row and the schema of its answer. :func:`~sqlenrich.load` makes it from a file."""
+@dataclass(frozen=True, repr=False, kw_only=True)
+class Enrichment(OutputContract, TextRepr):
+    """A prompt for each row, and the contract of its answer. :func:`~sqlenrich.load` makes it from a file."""
 
     name: str
     template: str
-    schema: Mapping[str, Any]
-    """The output's JSON Schema in its plain form (:mod:`sqlenrich.schema.normalise`)."""
-    fingerprint: str
     path: Path | None = None
     template_line: int = 1
     description: str = ""
-    version: str | None = None
     source: str | None = None
     query: str | None = None
-    key: tuple[str, ...] = ()
-    keep: tuple[str, ...] = ()
     keep_all: bool = False
     """Whether ``keep`` stands for all columns of the source but the key, which :meth:`with_all_kept` names."""
     columns: Mapping[str, SourceColumn] = field(default_factory=dict)
@@ -75,7 +65,6 @@ class Enrichment(TextRepr):
     system: str | None = None
     """The template of a system message that differs by row; None: it is constant or there is none."""
     hint: str = "auto"
-    repairs: tuple[str, ...] = DEFAULT_REPAIRS
     max_attempts: int = 3
     feedback: bool = False
     """Whether a retry appends the reason of the last refusal to the prompt."""
@@ -84,14 +73,8 @@ class Enrichment(TextRepr):
     max_quarantine: float | None = None
     pin_model: str | bool | None = None
     """The name or the pattern (``*``, ``?``, ``[...]``) of the models that may answer; True: always the same model."""
-    keep_prompts: bool = True
-    """Whether a finished run leaves the prompts in its tables. Their hashes stay in any case."""
-    limit: Limit | None = None
-    """The maximum length of a request, and what happens to a longer one."""
     quality: Quality = field(default_factory=Quality)
     """How the quality of the answers is measured."""
-    embedding: Embedding | None = None
-    """The vector that is the only field of the output; None: a model writes the answers."""
 
     def to_text(self) -> str:
         """Return what it reads and what it gives, for people."""
@@ -220,21 +203,6 @@ class Enrichment(TextRepr):
     def place(self) -> str:
         """The name of the file in messages."""
         return str(self.path) if self.path is not None else f"{self.name}.prompt"
-
-    @cached_property
-    def checks(self) -> Checks:
-        """The checks of an answer."""
-        return build_checks(self.schema)
-
-    @cached_property
-    def output_columns(self) -> dict[str, Type]:
-        """One typed column per output property."""
-        return {name: stored(kind) for name, kind in self.readings.items()}
-
-    @cached_property
-    def readings(self) -> dict[str, Type]:
-        """The type as which each output column is read from an answer."""
-        return output_columns(self.schema)
 
     def source_name(self, column: str) -> str:
         """Return the source's name of a column of the template, the key or ``keep``."""

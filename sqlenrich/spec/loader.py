@@ -20,7 +20,8 @@ from sqlenrich.prompt import compile_prompt
 from sqlenrich.schema import output_columns
 from sqlenrich.schema.checks.repairs import REPAIRS
 from sqlenrich.spec.condition import parse_condition
-from sqlenrich.spec.enrichment import DEFAULT_REPAIRS, RESERVED_COLUMNS, Enrichment, SourceColumn
+from sqlenrich.spec.contract import DEFAULT_REPAIRS
+from sqlenrich.spec.enrichment import RESERVED_COLUMNS, Enrichment, SourceColumn
 from sqlenrich.spec.header import FOREIGN, HEADER, KEEP_ALL, PLACED, RESERVED, GivenHeader, Header
 from sqlenrich.spec.limits import Limit, cut_problem, read_limit
 from sqlenrich.spec.output import read_output

@@ -17,7 +17,7 @@ from sqlenrich.engines import get_engine
 from sqlenrich.llm.endpoint.adaptations import NEXT_FORM
 from sqlenrich.plan.request import ResolvedModel, request_constant
 from sqlenrich.schema.json_schema import hint_text
-from sqlenrich.spec.enrichment import Enrichment
+from sqlenrich.spec.contract import OutputContract
 from sqlenrich.spec.limits import Limit
 
 if TYPE_CHECKING:  # "import sqlenrich" does not load the HTTP client
@@ -81,19 +81,11 @@ class SharedRequest:
     turns: tuple[Turn, ...]
     hint_hashed: bool
     """Whether the constant covers a hint."""
-    schema: Mapping[str, Any]
-    repairs: tuple[str, ...]
+    contract: OutputContract
+    """What the answers were checked against."""
     feedback: bool
-    version: str | None
-    fingerprint: str
-    key: tuple[str, ...]
-    keep: tuple[str, ...]
-    keep_prompts: bool
-    limit: Limit | None
     price: Mapping[str, str] | None
     """The price of a million tokens by ``input``, ``cached`` and ``output``; None without one."""
-    embedding: Embedding | None = None
-    """The field and the length of the vector, where the answers are vectors."""
     retry: bool = False
     """Whether refused rows were asked again. A run asks each request under its own hash, also one of an earlier run."""
     withheld: tuple[str, ...] = ()
@@ -103,27 +95,10 @@ class SharedRequest:
         """Return the constant of a call as its parts give it; None where a part of it is withheld."""
         if self.withheld:
             return None
-        hint = hint_text(self.schema) if self.hint_hashed else None
+        hint = hint_text(self.contract.schema) if self.hint_hashed else None
         hashed = get_engine(self.engine).hashed_model(self.model) if self.asked == "engine" else ""
         model = ResolvedModel(self.model, call.params, hashed_name=hashed)
-        return request_constant(model, self.schema, hint, self.turns, self.embedding)
-
-    def enrichment(self, name: str) -> Enrichment:
-        """Return what the answers of the run are judged by."""
-        return Enrichment(
-            name,
-            "",
-            self.schema,
-            self.fingerprint,
-            version=self.version,
-            key=self.key,
-            keep=self.keep,
-            repairs=self.repairs,
-            feedback=self.feedback,
-            keep_prompts=self.keep_prompts,
-            limit=self.limit,
-            embedding=self.embedding,
-        )
+        return request_constant(model, self.contract.schema, hint, self.turns, self.contract.embedding)
 
     def with_changes(self, params: Mapping[str, Any], changes: Sequence[RequestChange]) -> SharedRequest:
         """Return it with the changes of the requests of some parameters."""
@@ -154,20 +129,26 @@ def read_request(text: str) -> ReadRequest:
         facts = json.loads(text)
         digest = facts.pop("digest")
         intact = digest == _digest(facts)
-        limit, embedding = facts["limit"], facts["embedding"]
-        listed = ("repairs", "key", "keep", "withheld")
+        contract = facts["contract"]
+        limit, embedding = contract["limit"], contract["embedding"]
         found = SharedRequest(
             **{
                 **facts,
-                **{name: tuple(facts[name]) for name in listed},
+                "contract": OutputContract(
+                    **{
+                        **contract,
+                        **{name: tuple(contract[name]) for name in ("repairs", "key", "keep")},
+                        "limit": None if limit is None else Limit(**limit),
+                        "embedding": None if embedding is None else Embedding(**embedding),
+                    }
+                ),
+                "withheld": tuple(facts["withheld"]),
                 "calls": tuple(
                     SharedCall(c["constant"], c["params"], tuple((at, name) for at, name in c["changes"]))
                     for c in facts["calls"]
                 ),
                 "forms": tuple(SharedForm(**form) for form in facts["forms"]),
                 "turns": tuple(Turn(*turn) for turn in facts["turns"]),
-                "limit": None if limit is None else Limit(**limit),
-                "embedding": None if embedding is None else Embedding(**embedding),
             }
         )
     except (ValueError, TypeError, KeyError, AttributeError) as error:

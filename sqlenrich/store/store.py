@@ -15,8 +15,9 @@ from sqlenrich.core.errors import ConfigError
 from sqlenrich.core.names import column, relation
 from sqlenrich.core.sql import Sql, cast, literal
 from sqlenrich.core.types import STRING, Type
-from sqlenrich.plan.relations import RELATIONS, REVIEWS, Relations, relations_of, symbol
-from sqlenrich.spec.enrichment import RESERVED_COLUMNS, Enrichment
+from sqlenrich.plan.relations import RELATIONS, REVIEWS, Relations, result_relations, symbol
+from sqlenrich.spec.contract import OutputContract
+from sqlenrich.spec.enrichment import RESERVED_COLUMNS
 from sqlenrich.store.database import Database
 from sqlenrich.store.ledger import COLUMNS, LEDGER
 from sqlenrich.store.run_line import RunLine, read_lines
@@ -49,16 +50,13 @@ class Store:
     """An open database, and what runs of an enrichment left in it."""
 
     database: Database
-    enrichment: Enrichment
+    name: str
+    """The enrichment's name."""
+    contract: OutputContract
     output: str
     """The output as the caller named it."""
     _columns: dict[str, Mapping[str, Type | None]] = field(default_factory=dict, init=False, repr=False, compare=False)
     """The columns of each table that was looked for."""
-
-    @property
-    def name(self) -> str:
-        """The enrichment's name."""
-        return self.enrichment.name
 
     @property
     def engine(self) -> Engine:
@@ -137,8 +135,7 @@ class Store:
     def relations(self) -> Relations:
         """The tables of the enrichment by role, for queries over symbols."""
         named = {role: self.table(role) for role in RELATIONS}
-        found = relations_of(self.enrichment, self.engine, {**named, "source": "sqlenrich_no_source"})
-        return found.renamed({"reviews": self.table("reviews")})
+        return result_relations(self.name, self.engine, named).renamed({"reviews": self.table("reviews")})
 
     def rows(self, query: exp.Query) -> list[tuple[Any, ...]]:
         """Run a query over symbols and return its rows."""
@@ -180,24 +177,24 @@ class Store:
 
     def reopened(self) -> Store:
         """Return the store as it is now: the lines of the ledger and the tables are read again."""
-        return Store(self.database, self.enrichment, self.output)
+        return Store(self.database, self.name, self.contract, self.output)
 
     # Rows of results -------------------------------------------------------------------------------------------------
 
     @property
     def fields(self) -> list[str]:
         """The output fields."""
-        return list(self.enrichment.readings)
+        return list(self.contract.readings)
 
     @cached_property
     def shown_columns(self) -> list[str]:
         """The key and the kept columns of the accepted rows."""
-        own = {*self.enrichment.readings, *RESERVED_COLUMNS}
+        own = {*self.contract.readings, *RESERVED_COLUMNS}
         return [name for name in self.columns("enriched") if name not in own]
 
     def answers(self, requests: Sequence[str]) -> dict[str, dict[str, Any]]:
         """Return the accepted answer of each of some requests, by field; a request without one is left out."""
-        readings = self.enrichment.readings
+        readings = self.contract.readings
         return {
             request: {name: read_value(value, kind) for (name, kind), value in zip(readings.items(), row, strict=True)}
             for request, row in self.first_rows("enriched", self.fields, requests).items()
@@ -247,7 +244,7 @@ def ledger_lines(database: Database) -> dict[str, RunLine]:
     return read_lines(database.rows(exp.select(*listed).from_(relation(database.engine, table))))
 
 
-def stored_enrichment(database: Database, name: str) -> Enrichment | None:
-    """Return what the last run of a name stored of its enrichment; None where no run did. No prompt file is needed."""
+def stored_contract(database: Database, name: str) -> OutputContract | None:
+    """Return by what the last run of a name checked its answers; None where there is none. No prompt file is needed."""
     known = [line.request for line in ledger_lines(database).values() if line.name == name and line.request is not None]
-    return known[-1].enrichment(name) if known else None
+    return known[-1].contract if known else None

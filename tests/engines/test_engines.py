@@ -427,7 +427,9 @@ def enrichment_with(**changes: Any) -> se.Enrichment:
     """A small enrichment, changed."""
     schema, problems = normalise({"type": "object", "properties": {"a": {"type": "string"}}})
     assert not problems
-    base = se.Enrichment("hostile", "{{ body }}", schema, "0123456789abcdef", source="source")
+    base = se.Enrichment(
+        name="hostile", template="{{ body }}", schema=schema, fingerprint="0123456789abcdef", source="source"
+    )
     return replace(base, **changes)
 
 

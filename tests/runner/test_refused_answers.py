@@ -103,7 +103,7 @@ def test_one_accepted_answer_lets_a_run_go_on(tmp_path: Path, place: Any) -> Non
 def test_the_repairs_that_would_accept_answers(
     tmp_path: Path, more: str, answers: list[str], wanted: dict[str, int]
 ) -> None:
-    found = repair_advice(enrichment(tmp_path, more), answers)
+    found = repair_advice(enrichment(tmp_path, more), "triage.prompt", answers)
     assert {" ".join(repairs): rows for repairs, rows in found.rows.items()} == wanted
     assert len(found.lines()) == len(wanted)
 

@@ -98,7 +98,7 @@ def audit(
     Raises ConfigError where there is no run, no such row, or a table of another version.
     """
     setup = set_up("audit", PlaceOptions, options, enrichment, output=output, config=config)
-    from sqlenrich.quality.audit.checks import CHECKS, ledger_problems, not_rebuilt
+    from sqlenrich.quality.audit.checks import CHECKS, ledger_problems, not_rebuilt, pin_problems
     from sqlenrich.quality.audit.rebuilt_requests import make_views
 
     with _stored(setup, row) as (stored, key):
@@ -107,7 +107,10 @@ def audit(
         make_views(stored)
         if stored.unpublished is not None:  # the prompts and the results are not those of one run
             return Audit(stored.name, stored.output, *_counts(stored), tuple(ledger_problems(stored)), ())
-        problems = tuple(problem for check in CHECKS for problem in check(stored))
+        problems = (
+            *(problem for check in CHECKS for problem in check(stored)),
+            *pin_problems(stored, setup.enrichment.pin_model),
+        )
         return Audit(stored.name, stored.output, *_counts(stored), problems, tuple(not_rebuilt(stored)))
 
 
@@ -120,7 +123,7 @@ def _stored(setup: Setup, row: Mapping[str, Any] | None) -> Iterator[tuple[Store
 
     with open_store(setup, memory_mib=None) as store:
         if isinstance(store.database, DuckDBTables):
-            stored = StoredOutput(store.database, store.enrichment, store.output)
+            stored = StoredOutput(store.database, store.name, store.contract, store.output)
             stored.check_version()
             yield stored, None if row is None else checked_key(store, row)
             return

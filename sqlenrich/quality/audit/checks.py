@@ -191,8 +191,8 @@ def _of_run(stored: StoredOutput, line: RunLine) -> Iterator[Problem]:
     until = "TRUE" if line.ended_at is None else f"asked_at <= {text(str(line.ended_at + CLOCK))}::TIMESTAMP"
     tests = {
         "model": f"model IS NOT DISTINCT FROM {text(line.request.model)}",
-        "version": f"version IS NOT DISTINCT FROM {_literal(line.request.version)}",
-        "fingerprint": f"fingerprint IS NOT DISTINCT FROM {text(line.request.fingerprint)}",
+        "version": f"version IS NOT DISTINCT FROM {_literal(line.request.contract.version)}",
+        "fingerprint": f"fingerprint IS NOT DISTINCT FROM {text(line.request.contract.fingerprint)}",
         "asked_at": f"asked_at >= {text(str(line.started_at - CLOCK))}::TIMESTAMP AND {until}",
     }
     for name, test in tests.items():
@@ -320,9 +320,8 @@ def _served_sql(test: str) -> str:
     return f"SELECT {columns}, count(*) FROM {RESPONSES} WHERE {test} AND call_error IS NULL GROUP BY {columns}"
 
 
-def pin_problems(stored: StoredOutput) -> Iterator[Problem]:
-    """Check that the models that answered are those that the header pins."""
-    wanted = stored.enrichment.pin_model
+def pin_problems(stored: StoredOutput, wanted: str | bool | None) -> Iterator[Problem]:
+    """Check that the models that answered are those that the header pins: ``wanted``, its ``pin_model``."""
     if wanted is None or stored.request.asked == MOCK_MODEL:
         return
     asked = f"request_hash IN (SELECT request_hash FROM {PROMPTS})"
@@ -380,7 +379,7 @@ def _listed(found: Sequence[Problem], check: str, place: str, others: str) -> It
 
 def key_names(stored: StoredOutput) -> list[str]:
     """Return the columns that name a row."""
-    return list(stored.request.key)
+    return list(stored.request.contract.key)
 
 
 def row_name(stored: StoredOutput, key: Sequence[Any]) -> str:
@@ -405,6 +404,6 @@ def _shown(value: Any) -> str:
 
 
 CHECKS = (
-    ledger_problems, count_problems, hash_problems, answer_problems, value_problems, usage_problems, pin_problems,
+    ledger_problems, count_problems, hash_problems, answer_problems, value_problems, usage_problems,
 )  # fmt: skip
 """The checks of all rows, in their order."""

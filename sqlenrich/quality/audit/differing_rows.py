@@ -45,7 +45,7 @@ def differing_rows(
     table = stored.tables[role]
     there, made = stored.described(table) or {}, column_types(stored, wanted)
     shared = [name for name in columns if name in there and there[name] == made.get(name)]
-    key = [name for name in stored.request.key if name in shared]
+    key = [name for name in stored.request.contract.key if name in shared]
     listed = ", ".join(map(quote, shared))
     order = ", ".join(map(quote, [*key, *(name for name in shared if name not in key)]))
     now, then = (f"SELECT {listed} FROM {one} WHERE {where}" for one in (table, wanted))

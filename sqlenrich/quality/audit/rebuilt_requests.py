@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from sqlenrich.llm.endpoint.request_body import RequestBody
 from sqlenrich.llm.endpoint.request_config import RequestConfig
-from sqlenrich.plan.compile import compile_judging
+from sqlenrich.plan.checking import compile_checking
 from sqlenrich.plan.pending_step import FEEDBACK, NO_FEEDBACK
 from sqlenrich.plan.source_columns import BAD_VALUE
 from sqlenrich.store.duckdb.database import quote, text
@@ -55,9 +55,9 @@ def make_views(stored: StoredOutput, test: str = "TRUE") -> None:
     if "prompts" in stored.tables:
         rows = f"FROM {stored.tables['prompts']}"
     else:  # the last run kept none
-        request = stored.request
-        recorded = () if request.limit is None else request.limit.recorded
-        kept = ", ".join(map(quote, (*request.key, *request.keep, "prompt", "request_hash", *recorded)))
+        contract = stored.request.contract
+        recorded = () if contract.limit is None else contract.limit.recorded
+        kept = ", ".join(map(quote, (*contract.key, *contract.keep, "prompt", "request_hash", *recorded)))
         rows = f"SELECT {kept}, FALSE AS _too_long FROM {stored.tables['checked']}"
     stored.db.execute(f"CREATE OR REPLACE TEMP VIEW {PROMPTS} AS FROM ({rows}) WHERE {test}")
     answers = "" if test == "TRUE" else f" WHERE request_hash IN (SELECT request_hash FROM {PROMPTS})"
@@ -67,7 +67,7 @@ def make_views(stored: StoredOutput, test: str = "TRUE") -> None:
 def judging(stored: StoredOutput, request: SharedRequest, tables: Mapping[str, str]) -> tuple[Step, Step, Step]:
     """Return the steps by which a run judged its answers, over other tables."""
     tells = BAD_VALUE in (stored.described(PROMPTS) or {})
-    return compile_judging(request.enrichment(stored.name), "duckdb", tables, tells_values=tells)
+    return compile_checking(stored.name, request.contract, "duckdb", tables, tells_values=tells)
 
 
 def make_sent(stored: StoredOutput) -> None:
@@ -189,7 +189,7 @@ def why_not(stored: StoredOutput, line: RunLine | None, call: int | None, *, kno
         return "no body was sent: the mock model invented the answer"
     if line.request.asked == ENGINE:
         return f"a function of {line.request.engine} made the request"
-    if line.request.embedding is not None:
+    if line.request.contract.embedding is not None:
         return "a request for vectors has the texts of several rows, and which ones is not stored"
     if line.request.withheld:
         return f"{', '.join(line.request.withheld)} of the body may be a secret and is not kept"

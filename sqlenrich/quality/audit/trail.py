@@ -142,16 +142,16 @@ def _trail(stored: StoredOutput, row: Mapping[str, Any], attempts: Sequence[Atte
     request, hash_, prompt = stored.request, row["request_hash"], row["prompt"]
     accepted = row["_error"] is None
     role = "enriched" if accepted else "quarantine"
-    key = " AND ".join(f"{quote(name)} IS NOT DISTINCT FROM ?" for name in (*request.key, "_request_hash"))
+    key = " AND ".join(f"{quote(name)} IS NOT DISTINCT FROM ?" for name in (*request.contract.key, "_request_hash"))
     stored_rows = _dicts(
-        stored, f"SELECT * FROM {stored.tables[role]} WHERE {key}", *(row[name] for name in request.key), hash_
+        stored, f"SELECT * FROM {stored.tables[role]} WHERE {key}", *(row[name] for name in request.contract.key), hash_
     )
-    names = request.enrichment(stored.name).readings if accepted else ()
+    names = request.contract.readings if accepted else ()
     values = {name: stored_rows[0].get(name) for name in names} if stored_rows else {}
     asked = stored.tables.get("prompts", stored.tables["checked"])
     others = int(stored.one(f"SELECT count(*) FROM {asked} WHERE request_hash = ?", hash_)) - 1 if hash_ else 0
     return Trail(
-        {name: row[name] for name in request.key},
+        {name: row[name] for name in request.contract.key},
         prompt,
         hash_,
         tuple(attempts),
@@ -193,8 +193,8 @@ def _repairs(stored: StoredOutput, rules: SharedRequest, response: str | None) -
     if response is None:
         return ()
     engine = get_engine("duckdb")
-    declared = [name for name in REPAIRS if name in rules.repairs]
-    kept = kept_nulls(rules.schema)
+    declared = [name for name in REPAIRS if name in rules.contract.repairs]
+    kept = kept_nulls(rules.contract.schema)
     texts = [response]
     for count in range(1, len(declared) + 1):
         tree = repaired_sql(engine.json, engine.text, literal(response), declared[:count], keep_null=kept)

@@ -183,8 +183,8 @@ def read_sides(
     with place.read(_own_tables(sides)) as database:
         found = []
         for side, report in zip(sides, reports, strict=True):
-            named = replace(side.enrichment, name=TABLES[side.letter])
-            found.append(_read_side(Store(database, named, database.home), side, report, config))
+            store = Store(database, TABLES[side.letter], side.enrichment, database.home)
+            found.append(_read_side(store, side, report, config))
         return found
 
 

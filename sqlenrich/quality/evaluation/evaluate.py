@@ -95,7 +95,7 @@ def evaluate(
         side = prepare_side(ONLY, enrichment, known.sample, place, setup.responses, asked)
         if place.local is None or place.local.is_file():
             with place.opened() as database:
-                check_lines(Store(database, enrichment, database.home))
+                check_lines(Store(database, enrichment.name, enrichment, database.home))
         (report,) = run_sides([side], known.sample, place, observer, stopper)
         ((results, figures),) = read_sides([side], [report], place, config)
     judged = {field: judge(known.labels[field], results, field) for field in known.columns}
@@ -108,7 +108,9 @@ def evaluate(
         hashes = {row: result.request_hash for row, result in results.items()}
         lines = evaluation_lines(evaluation, now, enrichment, side, input_name(rows), known, judged, hashes)
         with place.opened() as database:
-            then, scores = keep_lines(Store(database, enrichment, database.home), evaluation, lines, scores)
+            then, scores = keep_lines(
+                Store(database, enrichment.name, enrichment, database.home), evaluation, lines, scores
+            )
     left_out = {code: figures.refused.get(code, 0) for code in (NOT_ASKED, NO_INPUT)}
     return Evaluation(
         evaluation=evaluation,

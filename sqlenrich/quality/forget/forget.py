@@ -50,7 +50,8 @@ def forget(
 
     with open_store(setup) as store:
         key = None if row is None else checked_key(store, row)
-        return forget_in_store(store, key=key, where=where, before=_day(before), dry_run=dry_run)
+        profiled = setup.enrichment.quality.drift.values
+        return forget_in_store(store, profiled=profiled, key=key, where=where, before=_day(before), dry_run=dry_run)
 
 
 def _day(written: date | str | None) -> date | None:

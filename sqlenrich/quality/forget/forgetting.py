@@ -40,7 +40,9 @@ def forget_rows(
     if not outputs.database.is_file():
         raise ConfigError(f"{outputs}: no run has written it")
     with Database(outputs.database, Policy(memory_mib=MEMORY_MIB)) as database:
-        stored = StoredOutput(DuckDBTables(database.db, outputs.database, str(outputs)), enrichment, str(outputs))
+        stored = StoredOutput(
+            DuckDBTables(database.db, outputs.database, str(outputs)), enrichment.name, enrichment, str(outputs)
+        )
         stored.check_version()
         chosen = ForgottenRows(stored)
         if row is not None:

@@ -71,7 +71,7 @@ class ForgottenRows:
     @cached_property
     def kept(self) -> tuple[str, ...]:
         """The columns of the source that each table of rows has."""
-        return (*self.stored.request.key, *self.stored.request.keep)
+        return (*self.stored.request.contract.key, *self.stored.request.contract.keep)
 
     @cached_property
     def tables(self) -> list[Table]:
@@ -166,7 +166,7 @@ class ForgottenRows:
 
     def _of_a_key(self) -> str:
         """Return the test that a line of an evaluation is of the key of a forgotten row. Row numbers name no row."""
-        key = self.stored.request.key
+        key = self.stored.request.contract.key
         if key in ((), ("_row",)):
             return "FALSE"
         # Rows of one key have a number after it.
@@ -185,7 +185,7 @@ class ForgottenRows:
             (field, str(value))
             for line in stored.lines.values()
             if line.name == stored.name and line.request is not None
-            for field, form in line.request.schema["properties"].items()
+            for field, form in line.request.contract.schema["properties"].items()
             for value in (*(form.get("enum") or ()), *([form["const"]] if "const" in form else ()))
         ]
         fields = [str(field) for (field,) in stored.fetch(f"SELECT DISTINCT field FROM {profiles}")]

@@ -8,7 +8,7 @@ from __future__ import annotations
 import hashlib
 import json
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from datetime import UTC, date, datetime
 from typing import Any, NamedTuple
 
@@ -44,9 +44,9 @@ class ChosenRow(NamedTuple):
 class StoreForgetting:
     """The forgetting of rows in one store."""
 
-    def __init__(self, store: Store) -> None:
-        self.store, self.engine = store, store.engine
-        self.key = tuple(store.request.key)
+    def __init__(self, store: Store, profiled: Collection[str]) -> None:
+        self.store, self.engine, self.profiled = store, store.engine, profiled
+        self.key = tuple(store.request.contract.key)
         kinds = store.columns("checked")
         self.kinds = {name: kinds.get(name) or STRING for name in self.key}
 
@@ -218,11 +218,12 @@ class StoreForgetting:
         store = self.store
         if not store.has("profiles"):
             return {}
-        schema = store.enrichment.schema["properties"]
+        contract = store.contract
+        schema = contract.schema["properties"]
         listed = [
             name
-            for name in store.enrichment.quality.drift.values
-            if uncoerced(store.enrichment.readings[name]) == STRING and not {"enum", "const"} & set(schema[name])
+            for name in self.profiled
+            if uncoerced(contract.readings[name]) == STRING and not {"enum", "const"} & set(schema[name])
         ]
         answers = store.answers(requests) if listed else {}
         return {name: {answer[name] for answer in answers.values() if answer[name] is not None} for name in listed}
@@ -249,18 +250,22 @@ class StoreForgetting:
 def forget_in_store(
     store: Store,
     *,
+    profiled: Collection[str],
     key: Mapping[str, str] | None = None,
     where: str | None = None,
     before: date | None = None,
     dry_run: bool = False,
 ) -> Forgotten:
-    """Forget the rows of one choice. Raises ConfigError where there are none of a key."""
+    """Forget the rows of one choice. ``profiled`` are the fields whose values profiles name.
+
+    Raises ConfigError where there are none of a key.
+    """
     for role in ("checked", "responses"):
         if not store.has(role):
             raise ConfigError(f"{store.output} has no table {store.table(role)}: run {store.name} first")
     if missing := set(RESPONSES) - set(store.columns("responses")):
         raise ConfigError(f"{store.output}: {store.table('responses')} has no column {min(missing)}: run it again")
-    forgetting = StoreForgetting(store)
+    forgetting = StoreForgetting(store, profiled)
     requests: list[str] = []
     if key is not None:
         rows = forgetting.of_key(key)

@@ -333,8 +333,8 @@ def _of_profiles(stored: Store) -> tuple[Answers, ...]:
 def _of_rows(stored: Store) -> tuple[Answers, ...]:
     found = []
     for name in stored.fields:
-        kind = uncoerced(stored.enrichment.readings[name])
-        listed = "enum" in stored.enrichment.schema["properties"][name]
+        kind = uncoerced(stored.contract.readings[name])
+        listed = "enum" in stored.contract.schema["properties"][name]
         if listed or kind in (BOOLEAN, BIGINT):
             value = column(stored.engine, name)
             query = exp.select(value, exp.alias_(exp.Count(this=exp.Star()), "now_rows")).from_(symbol("enriched"))
@@ -462,7 +462,7 @@ def read_refusals(stored: Store, table: Table) -> Refusals:
         return Refusals()
     columns = [name for name in stored.shown_columns if name in stored.columns("quarantine")]
     name = partial(column, stored.engine)
-    keys = [one for one in stored.enrichment.key if one in columns]  # rows may share a request
+    keys = [one for one in stored.contract.key if one in columns]  # rows may share a request
     order = [exp.Ordered(this=name(one), nulls_first=True) for one in ("_request_hash", "_error_detail", *keys)]
     place = exp.Window(this=exp.RowNumber(), partition_by=[name("_error")], order=exp.Order(expressions=order))
     shown = ("_error", "_error_detail", "response", "_request_hash", *columns)
@@ -480,12 +480,12 @@ def read_sample(stored: Store, rows: int, most_bytes: int) -> SampleRows:
     """Return accepted rows, in the order of a hash of their requests, as many as fit into some bytes of HTML."""
     from sqlenrich.quality.page import cut_text
 
-    readings = stored.enrichment.readings
+    readings = stored.contract.readings
     names = [*stored.shown_columns, *stored.fields]
     hashed = column(stored.engine, "_request_hash")
     order = stored.engine.sha256(concat(literal("report:"), hashed))
     shown = (column(stored.engine, name) for name in names)
-    key = [column(stored.engine, name) for name in stored.enrichment.key if name in names]
+    key = [column(stored.engine, name) for name in stored.contract.key if name in names]
     query = exp.select(exp.alias_(order, "drawn"), *shown).from_(symbol("enriched"))
     query = query.order_by("drawn", *key).limit(rows)
     found = [

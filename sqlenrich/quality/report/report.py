@@ -73,13 +73,13 @@ def report(
             raise ConfigError(f"{page}: a page is an .html file")
         check_page(Path(page))
     with open_results(setup) as stored:
-        drifts, newest, drift_sql = _drifts(stored)
+        drifts, newest, drift_sql = _drifts(enrichment, stored)
         spent = read_spent(stored, setup.config.prices)
         lines = tuple(RunFigures(run, drifts.get(run.run_id), spent.get(run.run_id)) for run in stored.runs)
         facts = read_table(stored)
         answers = read_answers(stored)
         accuracy = read_accuracy(stored, with_rows=with_rows)
-        review = review_estimate(stored, _reviewed_run(stored))
+        review = review_estimate(enrichment, stored, _reviewed_run(stored))
         found = QualityReport(
             name=enrichment.name,
             file=enrichment.place,
@@ -102,7 +102,7 @@ def report(
             review=review,
             refusals=read_refusals(stored, facts) if with_rows else Refusals(),
             sample=read_sample(stored, rows, ROW_BYTES) if with_rows and rows else None,
-            request=_request(stored),
+            request=_request(enrichment, stored),
             runs_sql=(stored.sql(runs_query(stored)), *drift_sql),
         )
     if page is not None:
@@ -118,22 +118,21 @@ def _reviewed_run(stored: Store) -> str:
     return ALL_RUNS if ALL_RUNS in samples or not samples else max(samples)
 
 
-def _drifts(stored: Store) -> tuple[Mapping[str, Drift], Drift | str, tuple[str, ...]]:
+def _drifts(enrichment: Enrichment, stored: Store) -> tuple[Mapping[str, Drift], Drift | str, tuple[str, ...]]:
     """Compare each of the last runs with those before it.
 
     Return the drifts, that of the newest run or why it has none, and the SELECT.
     """
     if not stored.has("profiles"):
         return {}, NO_PROFILE, ()
-    query = drift_query(stored.enrichment, stored.engine, RUNS_SHOWN)
-    drifts = drifts_of(stored.enrichment, stored.rows(query))
+    query = drift_query(enrichment, stored.engine, RUNS_SHOWN)
+    drifts = drifts_of(enrichment, stored.rows(query))
     profiled = profiled_runs(stored.rows(runs(stored.engine)))
     newest = (drifts.get(profiled[0].run) or why_not_compared(profiled)) if profiled else NO_PROFILE
     return drifts, newest, (stored.sql(query),)
 
 
-def _request(stored: Store) -> Request:
-    enrichment = stored.enrichment
+def _request(enrichment: Enrichment, stored: Store) -> Request:
     names = [column(stored.engine, name) for name in ("_model", "_version", "_fingerprint")]
     by_file = exp.select(*names, exp.alias_(exp.Count(this=exp.Star()), "counted_rows")).from_(symbol("enriched"))
     by_file = by_file.group_by(*(name.copy() for name in names)).order_by("counted_rows DESC")

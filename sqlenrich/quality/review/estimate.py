@@ -13,6 +13,7 @@ from sqlenrich.quality.review.proportion import Stratum, WrongRows, wrong_rows
 from sqlenrich.quality.review.sample import population, population_query, requests_query
 from sqlenrich.quality.review.sheet import choices_of
 from sqlenrich.quality.review.verdicts import UNSURE, WRONG, Verdict, standing_verdicts, verdicts_query
+from sqlenrich.spec.enrichment import Enrichment
 from sqlenrich.store.store import ALL_RUNS, Store
 
 
@@ -60,17 +61,17 @@ class ReviewEstimate:
         return self.shares[0] if self.shares else None
 
 
-def review_estimate(stored: Store, run: str = ALL_RUNS) -> ReviewEstimate:
+def review_estimate(enrichment: Enrichment, stored: Store, run: str = ALL_RUNS) -> ReviewEstimate:
     """Estimate from the verdicts on the rows of a run, or on those of all."""
     stands = standing_verdicts(stored, run)
-    sql = [stored.sql(population_query(stored, run))]
+    sql = [stored.sql(population_query(enrichment, stored, run))]
     if stored.has("reviews"):
         sql.append(stored.sql(verdicts_query(stored, run)))
     if not stands.verdicts:
         return ReviewEstimate(run, 0, 0, stands.gone, (), (), (), (), tuple(sql))
-    sizes = population(stored, run)
+    sizes = population(enrichment, stored, run)
     judged = sorted({one.request for one in stands.verdicts})
-    accepted = exp.select("*").from_(requests_query(stored, run).subquery("accepted"))
+    accepted = exp.select("*").from_(requests_query(enrichment, stored, run).subquery("accepted"))
     found = stored.among(accepted, exp.column("request_hash"), judged)
     places = {str(request): (str(stratum), int(size)) for request, stratum, size in found}
     verdicts = [one for one in stands.verdicts if one.request in places]
@@ -81,7 +82,7 @@ def review_estimate(stored: Store, run: str = ALL_RUNS) -> ReviewEstimate:
     shares += [_share(name, None, _of_field(scores, name), places, sizes) for name in fields]
     if len(sizes) > 1:
         shares += [_share(None, stratum, whole, places, {stratum: sizes[stratum]}) for stratum in sizes]
-    listed = [name for name in stored.fields if choices_of(stored.enrichment, name) is not None]
+    listed = [name for name in stored.fields if choices_of(enrichment, name) is not None]
     return ReviewEstimate(
         run=run,
         rows=sum(size * count for part in sizes.values() for size, count in part.items()),

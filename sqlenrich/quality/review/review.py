@@ -148,7 +148,7 @@ def review(
     paths = {} if sheet is None else sheet_paths(Path(sheet), check_reviewers(names_of(reviewers)))
     with open_results(setup, write=bool(files)) as stored:
         if sheet is not None:
-            sample = draw_sample(stored, run=stored.run_id(run), rows=rows, seed=seed)
+            sample = draw_sample(enrichment, stored, run=stored.run_id(run), rows=rows, seed=seed)
             ledger = stored.runs[-1].run_id if stored.runs else ""
             written = write_sheets(enrichment, sample, ledger, paths)
         if files:
@@ -160,8 +160,8 @@ def review(
         of_run = stored.run_id(run)
         if truth is not None:
             stands = standing_verdicts(stored, of_run)
-            labelled = append_truth(stored, stands, Path(truth), input_of(input, encoding))
-        estimate = review_estimate(stored, of_run)
+            labelled = append_truth(enrichment, stored, stands, Path(truth), input_of(input, encoding))
+        estimate = review_estimate(enrichment, stored, of_run)
         named = stored.output
     return Review(
         file=enrichment.place,

@@ -46,14 +46,13 @@ class ReviewSample:
     """The accepted rows of each stratum; one stratum without ``review.by``."""
 
 
-def requests_query(stored: Store, run: str = ALL_RUNS) -> exp.Select:
+def requests_query(enrichment: Enrichment, stored: Store, run: str = ALL_RUNS) -> exp.Select:
     """Return the query of the accepted requests: the stratum and the rows of each. Raises ConfigError."""
-    return requests(_stratified(stored), stored.engine, literal(run) if run != ALL_RUNS else None)
+    return requests(_stratified(enrichment), stored.engine, literal(run) if run != ALL_RUNS else None)
 
 
-def _stratified(stored: Store) -> Enrichment:
+def _stratified(enrichment: Enrichment) -> Enrichment:
     """Return the enrichment. Raises ConfigError where ``review.by`` can't be a stratum."""
-    enrichment = stored.enrichment
     by = enrichment.quality.review.by
     if by is not None:
         listed = enrichment.schema["properties"][by].get("enum")
@@ -62,37 +61,40 @@ def _stratified(stored: Store) -> Enrichment:
     return enrichment
 
 
-def population_query(stored: Store, run: str = ALL_RUNS) -> exp.Select:
+def population_query(enrichment: Enrichment, stored: Store, run: str = ALL_RUNS) -> exp.Select:
     """Return the query of how many requests of each stratum have how many rows."""
     names = ("stratum", "request_rows")
-    accepted = requests_query(stored, run).subquery("accepted")
+    accepted = requests_query(enrichment, stored, run).subquery("accepted")
     return exp.select(*names, "COUNT(*) AS requests").from_(accepted).group_by(*names)
 
 
-def population(stored: Store, run: str = ALL_RUNS) -> dict[str, dict[int, int]]:
+def population(enrichment: Enrichment, stored: Store, run: str = ALL_RUNS) -> dict[str, dict[int, int]]:
     """Return, for each stratum, the number of requests by the number of rows that share one."""
     found: dict[str, dict[int, int]] = {}
-    for stratum, size, count in sorted(stored.rows(population_query(stored, run)), key=lambda row: (row[0], row[1])):
+    for stratum, size, count in sorted(
+        stored.rows(population_query(enrichment, stored, run)), key=lambda row: (row[0], row[1])
+    ):
         found.setdefault(str(stratum), {})[int(size)] = int(count)
     return found
 
 
-def draw_sample(stored: Store, *, run: str = ALL_RUNS, rows: int | None = None, seed: int = 0) -> ReviewSample:
+def draw_sample(
+    enrichment: Enrichment, stored: Store, *, run: str = ALL_RUNS, rows: int | None = None, seed: int = 0
+) -> ReviewSample:
     """Draw the requests to judge. Raises ConfigError where there are none, or where their prompts are gone."""
-    name = stored.enrichment.name
     sizes = {
         stratum: sum(size * count for size, count in sizes.items())
-        for stratum, sizes in population(stored, run).items()
+        for stratum, sizes in population(enrichment, stored, run).items()
     }
     total = sum(sizes.values())
     if not total:
         whose = f" of the run {run}" if run else ""
-        raise ConfigError(f"{stored.output} has no accepted row of {name}{whose}: nothing to review")
+        raise ConfigError(f"{stored.output} has no accepted row of {stored.name}{whose}: nothing to review")
     of_run = literal(run) if run != ALL_RUNS else None
-    query = sample(_stratified(stored), stored.engine, rows=rows, seed=seed, of_run=of_run)
+    query = sample(_stratified(enrichment), stored.engine, rows=rows, seed=seed, of_run=of_run)
     found = sorted(stored.rows(query), key=lambda row: (row[3], row[0]))
     drawn = [request for request, _, _, _ in found]
-    prompts = _prompts(stored, drawn)
+    prompts = _prompts(enrichment, stored, drawn)
     answers, keys = stored.answers(drawn), stored.shown_rows(drawn)
     return ReviewSample(
         tuple(
@@ -114,14 +116,13 @@ def draw_sample(stored: Store, *, run: str = ALL_RUNS, rows: int | None = None, 
     )
 
 
-def _prompts(stored: Store, requests: list[str]) -> dict[str, str]:
+def _prompts(enrichment: Enrichment, stored: Store, requests: list[str]) -> dict[str, str]:
     """Return the prompt of each request. Raises ConfigError where they were not kept."""
-    turns = stored.enrichment.turns
-    found = {request: shown_text(turns, prompt) for request, prompt in stored.prompts(requests).items()}
+    found = {request: shown_text(enrichment.turns, prompt) for request, prompt in stored.prompts(requests).items()}
     if missing := len(set(requests) - set(found)):
         why = (
             "keep_prompts is false"
-            if not stored.enrichment.keep_prompts
+            if not enrichment.keep_prompts
             else f"the table {stored.table('prompts')} lacks {missing:,} of {len(requests):,}"
         )
         raise ConfigError(

@@ -18,6 +18,7 @@ from sqlenrich.core.types import BIGINT, BOOLEAN, STRING, Type, uncoerced
 from sqlenrich.quality.page import check_page, render_page, write_file
 from sqlenrich.quality.review.sample import ReviewSample, SampledRow
 from sqlenrich.schema import value_test
+from sqlenrich.spec.contract import OutputContract
 from sqlenrich.spec.enrichment import Enrichment
 
 FORMAT = "sqlenrich_review"
@@ -89,10 +90,10 @@ def write_sheets(
     return written
 
 
-def choices_of(enrichment: Enrichment, field: str) -> list[Any] | None:
+def choices_of(contract: OutputContract, field: str) -> list[Any] | None:
     """Return the values from which a reviewer chooses; None for a field of too many."""
-    schema = enrichment.schema["properties"][field]
-    kind = enrichment.readings[field]
+    schema = contract.schema["properties"][field]
+    kind = contract.readings[field]
     kind = uncoerced(kind)
     low, high = schema.get("minimum"), schema.get("maximum")
     found: list[Any] | None = None
@@ -104,14 +105,12 @@ def choices_of(enrichment: Enrichment, field: str) -> list[Any] | None:
         found = list(range(math.ceil(low), math.floor(high) + 1))
     if found is None or len(found) >= MOST_CHOICES:
         return None
-    return [*found, None] if may_be_null(enrichment, field) else found
+    return [*found, None] if may_be_null(contract, field) else found
 
 
-def may_be_null(enrichment: Enrichment, field: str) -> bool:
+def may_be_null(contract: OutputContract, field: str) -> bool:
     """Tell whether an answer may leave a field out or give null."""
-    return field not in enrichment.schema.get("required", ()) or value_test(enrichment.schema["properties"][field])(
-        None
-    )
+    return field not in contract.schema.get("required", ()) or value_test(contract.schema["properties"][field])(None)
 
 
 def is_text(kind: Type) -> bool:

@@ -14,6 +14,7 @@ from sqlenrich.core.errors import ConfigError, did_you_mean
 from sqlenrich.core.json import canonical_json, compact_json
 from sqlenrich.quality.review.sheet import choices_of, is_text
 from sqlenrich.quality.review.verdicts import RIGHT, UNSURE, Stands
+from sqlenrich.spec.enrichment import Enrichment
 from sqlenrich.store.inputs import Input, input_name
 from sqlenrich.store.scratch import scratch_folder
 from sqlenrich.store.store import Store
@@ -40,7 +41,7 @@ def right_values(stands: Stands) -> dict[str, dict[str, Any]]:
     return found
 
 
-def append_truth(stored: Store, stands: Stands, truth: Path, source: Input) -> int:
+def append_truth(enrichment: Enrichment, stored: Store, stands: Stands, truth: Path, source: Input) -> int:
     """Append the judged rows to a CSV file and give their number; a key that is there is not appended again.
 
     A line has the columns of the input that the prompt and the key read, and a column of right values a field. The file
@@ -49,7 +50,6 @@ def append_truth(stored: Store, stands: Stands, truth: Path, source: Input) -> i
     """
     if truth.suffix.lower() != ".csv":
         raise ConfigError(f"{truth}: right values are appended to a .csv file")
-    enrichment = stored.enrichment
     key = [enrichment.source_name(name) for name in enrichment.key] or ["_row"]
     read = map(enrichment.source_name, replace(enrichment, keep=()).used_columns())
     labels = {name: enrichment.quality.evaluate.fields.get(name, LABEL.format(name)) for name in stored.fields}
@@ -76,7 +76,7 @@ def append_truth(stored: Store, stands: Stands, truth: Path, source: Input) -> i
         names = [*columns, *labels.values()]
     values = {request: own for request, own in right_values(stands).items() if own.keys() & labels.keys()}
     keys = _keys_of(stored, sorted(values))
-    found = _source_rows(stored, source, columns, key, list(keys.values()))
+    found = _source_rows(enrichment, source, columns, key, list(keys.values()))
     if missing := [one for one in keys.values() if one not in found]:
         raise ConfigError(
             f"{input_name(source)} has no row of the key {', '.join(missing[0])} ({len(missing):,} of {len(keys):,} "
@@ -104,7 +104,7 @@ def _known_lines(truth: Path) -> tuple[list[str] | None, list[dict[str, str]]]:
 
 def _keys_of(stored: Store, requests: Sequence[str]) -> dict[str, tuple[str, ...]]:
     """Return the key of one row of each request, as texts."""
-    key = stored.enrichment.key or ("_row",)
+    key = stored.contract.key or ("_row",)
     names = [name for name in key if name in stored.shown_columns]
     if len(names) < len(key):
         missing = ", ".join({*key} - {*names})
@@ -122,14 +122,13 @@ def _key_text(value: Any) -> str:
 
 
 def _source_rows(
-    stored: Store, source: Input, columns: Sequence[str], key: Sequence[str], wanted: Sequence[tuple[str, ...]]
+    enrichment: Enrichment, source: Input, columns: Sequence[str], key: Sequence[str], wanted: Sequence[tuple[str, ...]]
 ) -> dict[tuple[str, ...], dict[str, str]]:
     """Return the rows of some keys, as texts: arrays and structs as JSON, NULL as an empty text."""
     from sqlenrich.core.types import Array, Struct
     from sqlenrich.store.duckdb.database import Database, quote
     from sqlenrich.store.duckdb.source import SOURCE, open_source
 
-    enrichment = stored.enrichment
     with scratch_folder() as folder, Database(folder / "source.duckdb") as db:
         types = open_source(db, source, enrichment.source, enrichment.query, number_rows="_row" in key)
         for name in (*columns, *key):

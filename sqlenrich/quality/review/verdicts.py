@@ -33,7 +33,7 @@ from sqlenrich.quality.review.sheet import (
     may_be_null,
 )
 from sqlenrich.schema import value_test
-from sqlenrich.spec.enrichment import Enrichment
+from sqlenrich.spec.contract import OutputContract
 from sqlenrich.store.database import selected
 from sqlenrich.store.store import Store
 
@@ -107,7 +107,7 @@ def _of_file(stored: Store, path: Path, problems: list[str]) -> Iterator[Verdict
     except UnicodeDecodeError:
         raise ConfigError(f"{path} can't be read: it is not UTF-8 text") from None
     lines = _csv_lines(path, text) if path.suffix.lower() == ".csv" else _json_lines(path, text)
-    fields = stored.enrichment.readings
+    fields = stored.contract.readings
     checked: set[str] = set()
     for place, about, line in lines:
         key = compact_json(about)
@@ -126,7 +126,7 @@ def _of_file(stored: Store, path: Path, problems: list[str]) -> Iterator[Verdict
             problems.append(f'{place}: unknown verdict "{line["verdict"]}" of {field}; write y, n or u')
             continue
         try:
-            right = _expected(stored.enrichment, str(field), expected) if told and verdict == WRONG else None
+            right = _expected(stored.contract, str(field), expected) if told and verdict == WRONG else None
         except ValueError as error:
             problems.append(f"{place}: {error}")
             continue
@@ -178,7 +178,7 @@ def _csv_lines(path: Path, text: str) -> Iterator[tuple[str, dict[str, Any], dic
 
 
 def _check_about(stored: Store, path: Path, about: Mapping[str, Any]) -> None:
-    name, version = stored.enrichment.name, about.get(FORMAT)
+    name, version = stored.name, about.get(FORMAT)
     if version != VERSION:
         raise ConfigError(f"{path} is of version {version} of the sheets, this is version {VERSION}: make it again")
     if about.get("name") != name:
@@ -190,11 +190,11 @@ def _check_about(stored: Store, path: Path, about: Mapping[str, Any]) -> None:
         raise ConfigError(f"{path} names no reviewer")
 
 
-def _expected(enrichment: Enrichment, field: str, given: Any) -> str:
+def _expected(contract: OutputContract, field: str, given: Any) -> str:
     """Return a right value as JSON. Raises ValueError for what no answer can give."""
-    kind, schema = enrichment.readings[field], enrichment.schema["properties"][field]
+    kind, schema = contract.readings[field], contract.schema["properties"][field]
     if given is None or given == NOTHING:
-        if not may_be_null(enrichment, field):
+        if not may_be_null(contract, field):
             raise ValueError(f"{field} is never NULL, so {NOTHING} can't be right")
         return "null"
     written = (

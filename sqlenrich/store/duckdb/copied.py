@@ -19,7 +19,7 @@ from sqlenrich.core.names import column
 from sqlenrich.core.sql import Sql
 from sqlenrich.core.types import STRING, Decimal, Type, stored, uncoerced, without_zones
 from sqlenrich.engines.duckdb.engine import ENGINE
-from sqlenrich.plan.compile import compile_judging
+from sqlenrich.plan.checking import compile_checking
 from sqlenrich.plan.plan import RESPONSES
 from sqlenrich.plan.relations import symbol
 from sqlenrich.store import queries
@@ -44,7 +44,7 @@ def copied_output(store: Store, key: Mapping[str, str] | None = None) -> Iterato
     """Copy the tables of an enrichment, or with ``key`` those rows that the requests of a key's rows have."""
     with _scratch() as (db, folder):
         _Copy(store, db, folder / "rows.jsonl").all_tables(key)
-        yield StoredOutput(DuckDBTables(db, Path(store.output), store.output), store.enrichment, store.output)
+        yield StoredOutput(DuckDBTables(db, Path(store.output), store.output), store.name, store.contract, store.output)
 
 
 @contextmanager
@@ -88,7 +88,7 @@ class _Copy:
     @cached_property
     def judged(self) -> dict[str, Mapping[str, Type]]:
         """The columns of the tables that judging makes, as the plan of the last run knows them."""
-        steps = compile_judging(self.store.request.enrichment(self.store.name), "duckdb", {})
+        steps = compile_checking(self.store.name, self.store.request.contract, "duckdb", {})
         return {step.name: step.columns for step in steps}
 
     def table(self, role: str, where: Sql | None, limit: int | None) -> None:
@@ -136,7 +136,7 @@ class _Copy:
         """Return the columns of a table with portable types: drivers tell less than the plan knows."""
         store, request = self.store, self.store.request
         known = RESPONSES if role == "responses" else self.judged.get(role, {})
-        given = {*request.key, *request.keep}
+        given = {*request.contract.key, *request.contract.keep}
         types: dict[str, Type] = {}
         for name, kind in store.columns(role).items():
             if name in known and name not in given:

@@ -203,7 +203,7 @@ class StoredOutput(Store):
 def stored_output(enrichment: Enrichment, output: str | Path | Sequence[str | Path]) -> Iterator[StoredOutput]:
     """Open what runs of an enrichment wrote to read it by DuckDB's own SQL. Raises ConfigError as open_tables does."""
     with open_tables(enrichment, output) as tables:
-        yield StoredOutput(tables, enrichment, tables.output)
+        yield StoredOutput(tables, enrichment.name, enrichment, tables.output)
 
 
 def forgotten_types() -> dict[str, str]:
