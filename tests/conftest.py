@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 
@@ -16,6 +17,20 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption(
         "--update-readme", action="store_true", help="write the real output of its commands into README.md"
     )
+
+
+gc.disable()  # while modules are imported and tests collected: nothing of it is garbage
+
+GARBAGE_AFTER = 50_000
+"""New objects after which the youngest generation is collected; a tree of SQL has thousands."""
+
+
+def pytest_collection_finish() -> None:
+    """Leave modules and collected tests, a million objects that stay, out of every garbage collection to come."""
+    gc.collect()
+    gc.freeze()
+    gc.set_threshold(GARBAGE_AFTER, 20, 50)
+    gc.enable()
 
 
 ON_DEMAND = ("vllm", "browser")

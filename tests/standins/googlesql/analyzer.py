@@ -30,7 +30,7 @@ from tests.standins.googlesql.values import type_text
 
 Tables = Mapping[str, Mapping[str, str]]
 Models = Iterable[str] | Mapping[str, str]
-_TREES = 8
+_TREES = 256
 """Texts whose trees are kept: on its way through the stand-in a statement is parsed several times."""
 _ANALYSES = 256
 """Analyses that are kept: a job is analyzed before it runs and again when it does, and a run repeats statements."""
@@ -163,7 +163,7 @@ class GoogleSQL:
     def analyze_statement(self, raw: bytes, statement: Node, schema: Schema, signatures: bool = True) -> Analyzed:
         """Analyze one parsed statement; places in errors are those of the whole text."""
         catalog = self.catalog()
-        fill(catalog, schema)
+        fill(catalog, schema.named_in(raw[statement.start : statement.end]))
 
         def refuse(message: str, offset: int) -> GoogleSQLError:
             return GoogleSQLError(message, *place_of(raw, offset))

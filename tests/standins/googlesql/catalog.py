@@ -41,6 +41,20 @@ class Schema:
         found = [table for table in self.tables if len(path) == 2 and table.endswith("." + name)]
         return found[0] if len(found) == 1 else None
 
+    def named_in(self, text: bytes) -> Schema:
+        """The tables and variables whose names stand in a text, so that equal statements share a catalog.
+
+        A name that must be quoted may be written in several ways, and is kept.
+        """
+        written = text.decode().lower()
+
+        def occurs(name: str) -> bool:
+            last = name.rpartition(".")[2].lower()
+            return last in written or not last.isidentifier()
+
+        tables = {name: columns for name, columns in self.tables.items() if occurs(name)}
+        return Schema(tables, self.models, {name: of for name, of in self.variables.items() if occurs(name)})
+
     def model(self, path: tuple[str, ...]) -> str | None:
         """The kind of the model that a path names; with `models` None every name is a Gemini model."""
         if self.models is None:

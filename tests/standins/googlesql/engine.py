@@ -14,6 +14,7 @@ import platform
 import re
 import threading
 from collections import OrderedDict
+from collections.abc import Mapping
 from importlib.resources import files
 from pathlib import Path
 from types import SimpleNamespace
@@ -23,8 +24,10 @@ from tests.standins.cache import cached_file, scratch_dir
 from tests.standins.googlesql.errors import GoogleSQLError
 
 _POINTER = 4
-_CATALOGS = 32
+_CATALOGS = 128
 """Catalogs that stay registered, each with half a megabyte."""
+_PREPARED = 256
+"""Statements that stay prepared: to analyze one takes ten times as long as to run it over few rows."""
 
 
 @functools.cache
@@ -104,6 +107,7 @@ class Engine:
         self._exports["_initialize"](self._store)
         self._memory = self._exports["memory"]
         self._catalogs: OrderedDict[bytes, int] = OrderedDict()
+        self._prepared: OrderedDict[tuple[str, bytes, bytes], Any] = OrderedDict()
 
     def call(self, method: str, request: Any, response: Any) -> Any:
         """Send one request; EngineError carries a refusal.
@@ -128,6 +132,28 @@ class Engine:
         with self._lock:
             request.registered_catalog_id = self._registered(registration)
             return self.call(method, request, response)
+
+    def run(self, kind: str, registration: Any, prepare: Any, params: Mapping[str, Any]) -> tuple[Any, Any]:
+        """Run a ``Query`` or a ``Modify``, prepared unless an equal one is; what preparing it gave, and its content."""
+        service = pb().service
+        key = (kind, registration.SerializeToString(deterministic=True), prepare.SerializeToString(deterministic=True))
+        id_ = f"prepared_{kind.lower()}_id"
+        with self._lock:
+            if key not in self._prepared:
+                response = getattr(service, f"Prepare{kind}Response")
+                self._prepared[key] = self.call_with(registration, f"Prepare{kind}", prepare, response).prepared
+            self._prepared.move_to_end(key)
+            prepared = self._prepared[key]
+            if len(self._prepared) > _PREPARED:
+                (oldest, *_), state = self._prepared.popitem(last=False)
+                drop = getattr(service, f"Unprepare{oldest}Request")()
+                setattr(drop, f"prepared_{oldest.lower()}_id", getattr(state, f"prepared_{oldest.lower()}_id"))
+                self.call(f"Unprepare{oldest}", drop, pb().empty.Empty)
+            request = getattr(service, f"Evaluate{kind}Request")(**{id_: getattr(prepared, id_)})
+            for name, value in params.items():
+                request.params.add(name=name, value=value)
+            reply = self.call(f"Evaluate{kind}", request, getattr(service, f"Evaluate{kind}Response"))
+            return prepared, reply.content
 
     def _registered(self, registration: Any) -> int:
         key = registration.SerializeToString(deterministic=True)

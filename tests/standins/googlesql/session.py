@@ -78,7 +78,7 @@ class Session:
 
     def query(self, text: bytes) -> Table:
         """Run one query whose tables are written as they are stored."""
-        return self._run(self._parsed(text), "EvaluateQuery", "Query")
+        return self._run(self._parsed(text), "Query")
 
     def insert(self, text: bytes, into: Table) -> None:
         """Run one INSERT and add its rows.
@@ -96,7 +96,7 @@ class Session:
             finally:
                 self.drop(_READ)
             return
-        made = self._run((raw, statement), "EvaluateModify", "Modify")
+        made = self._run((raw, statement), "Modify")
         for row in made.rows:
             for (name, _), value in zip(into.columns, row, strict=True):
                 if name in into.required and value.WhichOneof("value") is None:
@@ -108,38 +108,53 @@ class Session:
         raw, (statement,) = self.oracle.parse(text.decode())
         return raw, statement
 
-    def _run(self, parsed: tuple[bytes, Node], method: str, name: str) -> Table:
+    def _run(self, parsed: tuple[bytes, Node], name: str) -> Table:
         raw, statement = parsed
-        service = pb().service
         given = self._given(raw, statement)
         text, _ = splice(raw, statement.start, statement.end, given.edits)
-        request = getattr(service, f"Evaluate{name}Request")(sql=text.decode(), options=self.oracle.options)
-        for parameter, (type_, value) in given.parameters.items():
-            request.options.query_parameters.add(name=parameter, type=type_)
-            request.params.add(name=parameter, value=value)
-        # A registered catalog takes no rows with a request. One that has some would be of use to a single statement.
-        single = any(content.rows for content in given.tables.values())
-        holder = request if single else service.RegisterCatalogRequest()
-        holder.simple_catalog.CopyFrom(self.oracle.catalog())
         columns = {table: content.columns for table, content in given.tables.items()}
-        fill(holder.simple_catalog, Schema(tables=columns, variables=self.schema.variables))
-        for table, content in given.tables.items():
-            data = holder.table_content[table].table_data
-            data.SetInParent()
-            for row in content.rows:
-                data.row.add().cell.extend(row)
-        engine, response = self.oracle.engine, getattr(service, f"Evaluate{name}Response")
+        schema = Schema(columns, variables=self.schema.variables).named_in(text)
+        single = any(content.rows for content in given.tables.values())
+        run = self._run_once if single else self._run_prepared
         try:
-            if single:
-                reply = engine.call(method, request, response)
-            else:
-                reply = engine.call_with(holder, method, request, response)
+            found, content = run(name, text.decode(), schema, given)
         except EngineError as error:
             raise GoogleSQLError(error.message) from None
         if name == "Modify":
-            return Table([], [list(row.cell) for row in reply.content])
-        found = [(column.name, column.type) for column in reply.prepared.columns]
-        return Table(found, [list(row.cell) for row in reply.content.table_data.row])
+            return Table([], [list(row.cell) for row in content])
+        return Table([(column.name, column.type) for column in found.columns], _rows(content))
+
+    def _run_prepared(self, name: str, sql: str, schema: Schema, given: _Given) -> tuple[Any, Any]:
+        """Run a statement whose rows are all parameters: it stays prepared for other rows."""
+        registration = pb().service.RegisterCatalogRequest(simple_catalog=self._catalog(schema))
+        for table in given.tables:
+            registration.table_content[table].table_data.SetInParent()
+        prepare = getattr(pb().service, f"Prepare{name}Request")(sql=sql, options=self.oracle.options)
+        for parameter, (type_, _) in given.parameters.items():
+            prepare.options.query_parameters.add(name=parameter, type=type_)
+        values = {parameter: value for parameter, (_, value) in given.parameters.items()}
+        return self.oracle.engine.run(name, registration, prepare, values)
+
+    def _run_once(self, name: str, sql: str, schema: Schema, given: _Given) -> tuple[Any, Any]:
+        """Run a statement with a catalog of its own: a registered one takes no rows with a request."""
+        service = pb().service
+        request = getattr(service, f"Evaluate{name}Request")(sql=sql, options=self.oracle.options)
+        for parameter, (type_, value) in given.parameters.items():
+            request.options.query_parameters.add(name=parameter, type=type_)
+            request.params.add(name=parameter, value=value)
+        request.simple_catalog.CopyFrom(self._catalog(schema))
+        for table, content in given.tables.items():
+            data = request.table_content[table].table_data
+            data.SetInParent()
+            for row in content.rows:
+                data.row.add().cell.extend(row)
+        reply = self.oracle.engine.call(f"Evaluate{name}", request, getattr(service, f"Evaluate{name}Response"))
+        return reply.prepared, reply.content
+
+    def _catalog(self, schema: Schema) -> Any:
+        catalog = self.oracle.catalog()
+        fill(catalog, schema)
+        return catalog
 
     def _given(self, raw: bytes, statement: Node) -> _Given:
         """What the evaluator is given in the place of the session's tables."""
@@ -239,6 +254,10 @@ class _Given:
         place = b"SAFE_OFFSET(RANGE_BUCKET(" + value + b", @" + name.encode() + b") - 1)"
         found = b"IFNULL(@" + name.encode() + b"[" + place + b"] = " + value + b", FALSE)"
         self.edits.append(Edit(node.start, node.end, b"IF(" + value + b" IS NULL, NULL, " + found + b")"))
+
+
+def _rows(content: Any) -> list[list[Any]]:
+    return [list(row.cell) for row in content.table_data.row]
 
 
 def _with_names(node: Node) -> set[str]:
