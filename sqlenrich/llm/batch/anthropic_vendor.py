@@ -180,7 +180,7 @@ class AnthropicVendor:
     def results(self, info: BatchInfo) -> BatchResults:
         """Return the lines of a batch."""
         if not info.output_files:
-            raise GoneError(f"{self.shown}: the results of the batch {info.vendor_id} are no longer there")
+            raise self._gone(info.vendor_id)
         return BatchResults(self._lines(info.vendor_id))
 
     def cancel(self, vendor_id: str) -> BatchInfo:
@@ -198,6 +198,8 @@ class AnthropicVendor:
             page = self._connection.call(LIST, page.get_next_page)
 
     def _lines(self, vendor_id: str) -> Generator[BatchLine, None, None]:
+        if not self.state(vendor_id).output_files:
+            raise self._gone(vendor_id)
         with ExitStack() as stack:
             content = self.client.messages.batches.with_streaming_response.results(vendor_id)
             response = self._connection.call(CONTENT, lambda: stack.enter_context(content))
@@ -210,6 +212,9 @@ class AnthropicVendor:
             for raw in split_lines(read()):
                 line = self._line(raw)
                 yield line._replace(message=self._connection.secrets.hide(line.message)) if line.message else line
+
+    def _gone(self, vendor_id: str) -> GoneError:
+        return GoneError(f"{self.shown}: the results of the batch {vendor_id} are no longer there")
 
     def _line(self, raw: bytes) -> BatchLine:
         custom_id, line = line_object(raw, self.shown)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import ssl
 import sys
 from base64 import b64decode
 from collections.abc import Callable
@@ -74,8 +75,8 @@ class VendorConnection:
             "follow_redirects": False,
             "event_hooks": {"request": [self._authorize]},
         }
-        if route.tls is not None:
-            options["verify"] = route.tls
+        # Without TLS nothing is trusted: a vendor may name files at another origin.
+        options["verify"] = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT) if route.tls is None else route.tls
         if route.proxy is not None:
             options["proxy"] = _proxy_url(route.proxy)
         return options
@@ -85,13 +86,14 @@ class VendorConnection:
         """The path of the Unix socket that the URL names."""
         return find_route(self.endpoint.url).path if self._url.scheme == UNIX_SCHEME else None
 
-    def http_client(self, client_type: Callable[..., T], timeout_type: Any) -> T:
+    def http_client(self, client_type: type[T], timeout_type: Any) -> T:
         """Return an HTTP client of the SDK's own kind; ``timeout_type`` is the type of its timeouts."""
         options = self.http_options()
         if (path := self.socket_path) is not None:
-            package = sys.modules[timeout_type.__module__.partition(".")[0]]
+            package = sys.modules[client_type.__mro__[1].__module__.partition(".")[0]]  # the SDK's HTTP client
             options["transport"] = package.HTTPTransport(uds=path)
-        return client_type(timeout=self.timeout(timeout_type), **options)
+        options["timeout"] = self.timeout(timeout_type)
+        return client_type(**options)
 
     def timeout(self, timeout_type: Any) -> Any:
         """Return the timeouts of a call."""

@@ -114,13 +114,15 @@ def refusal(
         if step.creates:
             return ReplyLostError(f"{shown} failed when asked to {step.does}: {text}")
         return UnavailableError(f"{shown} failed when asked to {step.does}: {text}", wait_s or 0.0)
-    return _kind(about, text, shown) or _other(status, text, step, shown)
+    return _kind(code, message, text, shown) or _other(status, text, step, shown)
 
 
-def _kind(about: str, text: str, shown: str) -> BatchError | None:
-    if _NO_BATCHES.search(about):
+def _kind(code: str, message: str, text: str, shown: str) -> BatchError | None:
+    about = f"{code} {message}"
+    known = _MODEL.search(code) is not None
+    if not known and _NO_BATCHES.search(about):
         return _no_batches(text, shown)
-    if _MODEL.search(about):
+    if known or _MODEL.search(message):
         return UnknownModelError(f"{shown} has no such model for batches ({text}): name one that it offers")
     if _FILE_GONE.search(about):
         return GoneError(f"{shown} has no such file ({text})")
@@ -153,4 +155,4 @@ def batch_failure(code: str, message: str, line: int | None, shown: str) -> Batc
         return enqueued(f"{shown}: {text}", message)
     if _TOO_LARGE.search(about):
         return OverLimitsError(f"{shown} takes no batch of this size ({text}): lower its requests or its bytes")
-    return _kind(about, text, shown) or RefusedBatchError(f"{shown} refused a batch: {text}")
+    return _kind(code, message, text, shown) or RefusedBatchError(f"{shown} refused a batch: {text}")

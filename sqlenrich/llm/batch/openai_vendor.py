@@ -88,8 +88,8 @@ class OpenAIVendor:
         copy = next((one for one in COPIES if host == one.host or host.endswith(f".{one.host}")), None)
         self.limits = limits or (OPENAI_LIMITS if copy is None else copy.limits)
         self._body = body
-        # Azure's versioned API, which the query of a URL names, has no /v1 in the pages of requests.
         self._connection = VendorConnection(endpoint)
+        # Azure's versioned API, which the query of a URL names, has no /v1 in the pages of requests.
         versioned = "api-version" in self._connection.query
         self._page = ("" if versioned else "/v1" if copy is None else copy.prefix) + body.page
         self._before = b'","method":"POST","url":"' + self._page.encode() + b'","body":'

@@ -6,7 +6,7 @@ import errno
 import os
 import tempfile
 from collections.abc import Iterable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import IO
 
@@ -59,6 +59,7 @@ def write_file(path: Path, lines: Iterable[bytes], limits: BatchLimits, shown: s
             file.flush()
             os.fsync(file.fileno())
     except BaseException:
-        path.unlink(missing_ok=True)
+        with suppress(OSError):
+            path.unlink()
         raise
     return requests

@@ -1,7 +1,8 @@
 """The contract of a vendor of batches, and what it takes and gives.
 
 A batch is made in two steps, each of which the caller commits before the next: :meth:`BatchVendor.upload` gives the id
-of a file, :meth:`BatchVendor.create` the batch. Neither is ever repeated by itself. After a ReplyLostError ask :meth:`BatchVendor.find_upload` or :meth:`BatchVendor.find`, and adopt what is there.
+of a file, :meth:`BatchVendor.create` the batch. Neither is ever repeated by itself. After a ReplyLostError ask
+:meth:`BatchVendor.find_upload` or :meth:`BatchVendor.find`, and adopt what is there.
 """
 
 from __future__ import annotations
