@@ -611,10 +611,12 @@ def main() -> None:
     parser.add_argument("--hold", action="store_true", help="batches never end")
     parser.add_argument("--polls", type=int, default=1, metavar="N", help="batches end when asked so often")
     parser.add_argument("--content", metavar="TEXT", help="the text of each answer; else one that fits the schema")
+    parser.add_argument("--content-file", type=Path, metavar="FILE", help="the same, from a file")
     given = parser.parse_args()
+    content = given.content if given.content_file is None else given.content_file.read_text()
     answer = {
         "id": "c", "object": "chat.completion", "created": 0, "model": "mock",
-        "choices": [{"index": 0, "message": {"role": "assistant", "content": given.content}, "finish_reason": "stop"}],
+        "choices": [{"index": 0, "message": {"role": "assistant", "content": content}, "finish_reason": "stop"}],
         "usage": {"prompt_tokens": 1, "completion_tokens": 1, "total_tokens": 2},
     }  # fmt: skip
     raw = json.dumps(answer).encode()
@@ -622,7 +624,7 @@ def main() -> None:
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, lambda *_: ended.set())
     fake = FakeVendors(
-        complete=None if given.content is None else lambda _: raw, hold=given.hold, polls=given.polls, port=given.port
+        complete=None if content is None else lambda _: raw, hold=given.hold, polls=given.polls, port=given.port
     )
     with fake:
         sys.stdout.write(f"listening {fake.openai_url} {fake.anthropic_url}\n")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import socket
 import ssl
 import sys
 from base64 import b64decode
@@ -26,8 +27,16 @@ AMBIENT_HEADERS = ("openai-organization", "openai-project")
 LEAST_TIMEOUT_S = 600.0
 """A vendor may take minutes to answer the last byte of a large file."""
 CONNECT_S = 10.0
+KEEP_ALIVE_S = 60
+"""Firewalls forget a connection on which nothing moves, as while a vendor checks a large file."""
 READ_TRIES = 4
 """How often an SDK repeats a call that creates nothing."""
+
+_KEEP_ALIVE = [(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)] + [
+    (socket.IPPROTO_TCP, option, KEEP_ALIVE_S)
+    for option in (getattr(socket, name, None) for name in ("TCP_KEEPIDLE", "TCP_KEEPINTVL"))
+    if option is not None
+]
 
 T = TypeVar("T")
 
@@ -66,33 +75,30 @@ class VendorConnection:
         self._credentials.open()
         self._take_headers()
 
-    def http_options(self) -> dict[str, Any]:
-        """Return the options of the SDK's HTTP client. Raises ConfigError."""
+    def http_client(self, client_type: type[T], timeout_type: Any) -> T:
+        """Return an HTTP client of the SDK's own kind; ``timeout_type`` is the type of its timeouts.
+
+        The transport is ours: with their own, SDKs take proxies from the environment whatever they are told. Raises
+        ConfigError.
+        """
         endpoint = self.endpoint
         route = find_route(endpoint.url, endpoint.client_cert, endpoint.client_key)
+        package = sys.modules[client_type.__mro__[1].__module__.partition(".")[0]]  # the one below the SDK
+        transport = package.HTTPTransport(
+            # Without TLS nothing is trusted: a vendor may name files at another origin.
+            verify=ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT) if route.tls is None else route.tls,
+            proxy=None if route.proxy is None else _proxy_url(route.proxy),
+            uds=route.path,
+            trust_env=False,
+            socket_options=_KEEP_ALIVE if route.path is None else None,
+        )
         options: dict[str, Any] = {
+            "transport": transport,
+            "timeout": self.timeout(timeout_type),
             "trust_env": False,
             "follow_redirects": False,
             "event_hooks": {"request": [self._authorize]},
         }
-        # Without TLS nothing is trusted: a vendor may name files at another origin.
-        options["verify"] = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT) if route.tls is None else route.tls
-        if route.proxy is not None:
-            options["proxy"] = _proxy_url(route.proxy)
-        return options
-
-    @property
-    def socket_path(self) -> str | None:
-        """The path of the Unix socket that the URL names."""
-        return find_route(self.endpoint.url).path if self._url.scheme == UNIX_SCHEME else None
-
-    def http_client(self, client_type: type[T], timeout_type: Any) -> T:
-        """Return an HTTP client of the SDK's own kind; ``timeout_type`` is the type of its timeouts."""
-        options = self.http_options()
-        if (path := self.socket_path) is not None:
-            package = sys.modules[client_type.__mro__[1].__module__.partition(".")[0]]  # the SDK's HTTP client
-            options["transport"] = package.HTTPTransport(uds=path)
-        options["timeout"] = self.timeout(timeout_type)
         return client_type(**options)
 
     def timeout(self, timeout_type: Any) -> Any:
