@@ -41,9 +41,7 @@ if TYPE_CHECKING:
     from anthropic.types.messages import MessageBatch
 
 INSTALL = "pip install 'sqlenrich[batch]'"
-LIMITS = BatchLimits(
-    100_000, 256_000_000, "https://platform.claude.com/docs/en/build-with-claude/batch-processing", "2026-11-25"
-)
+LIMITS = BatchLimits(100_000, 256_000_000, "https://docs.claude.com/en/api/creating-message-batches", "2026-11-25")
 PAGE = "/v1/messages/batches"
 PAGE_BATCHES = 100
 CHUNK_BYTES = 1 << 18
@@ -57,13 +55,17 @@ STATUSES = {
     "billing_error": 402,
     "permission_error": 403,
     "not_found_error": 404,
+    "conflict_error": 409,
     "request_too_large": 413,
     "rate_limit_error": 429,
     "api_error": 500,
     "timeout_error": 504,
     "overloaded_error": 529,
 }
-"""The HTTP status of each kind of error: https://platform.claude.com/docs/en/api/errors, read 2026-11-25."""
+"""The HTTP status of each kind of error: https://platform.claude.com/docs/en/api/errors, read 2026-11-25.
+
+Those from 500 on are the SDK's (anthropic 2.14.0).
+"""
 OUTCOMES: dict[str, Outcome] = {"errored": "failed", "expired": "expired", "canceled": "cancelled"}
 _CUSTOM_ID = re.compile(r"[a-zA-Z0-9_-]{1,64}")
 

@@ -5,10 +5,9 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from contextlib import ExitStack
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING
-from urllib.parse import urlsplit
 
 from sqlenrich.core.endpoint import Endpoint
 from sqlenrich.core.errors import ConfigError
@@ -56,26 +55,8 @@ READY_S = 300.0
 READY_POLL_S = 1.0
 
 
-@dataclass(frozen=True)
-class OpenAICopy:
-    """A vendor that copies OpenAI's batches: the end of its host's name, and its limits."""
-
-    host: str
-    limits: BatchLimits
-    prefix: str = "/v1"
-    """What precedes the page of a request, such as ``/chat/completions``."""
-
-
-_REFERENCE = "https://developers.openai.com/api/reference/resources/batches/methods/create"
-OPENAI_LIMITS = BatchLimits(50_000, 200_000_000, _REFERENCE, "2026-11-25")
-_AZURE_PAGE = "https://learn.microsoft.com/azure/foundry/openai/how-to/batch"
-_AZURE_LIMITS = BatchLimits(100_000, 200_000_000, _AZURE_PAGE, "2026-11-25")
-COPIES = (
-    OpenAICopy("openai.azure.com", _AZURE_LIMITS),
-    OpenAICopy("services.ai.azure.com", _AZURE_LIMITS),
-    OpenAICopy("cognitiveservices.azure.com", _AZURE_LIMITS),
-)
-"""Hosts whose limits are not those of OpenAI. Groq and Cerebras have OpenAI's."""
+LIMITS = BatchLimits(50_000, 200_000_000, "the SDK openai 3.57.0, batches.create", "2026-11-25")
+"""Azure's page of the same call has these too: https://learn.microsoft.com/azure/foundry/reference/rest."""
 
 
 class OpenAIVendor:
@@ -84,14 +65,11 @@ class OpenAIVendor:
     name = "openai"
 
     def __init__(self, endpoint: Endpoint, body: RequestBody | EmbeddingBody, limits: BatchLimits | None) -> None:
-        host = urlsplit(endpoint.url).hostname or ""
-        copy = next((one for one in COPIES if host == one.host or host.endswith(f".{one.host}")), None)
-        self.limits = limits or (OPENAI_LIMITS if copy is None else copy.limits)
+        self.limits = limits or LIMITS
         self._body = body
         self._connection = VendorConnection(endpoint)
         # Azure's versioned API, which the query of a URL names, has no /v1 in the pages of requests.
-        versioned = "api-version" in self._connection.query
-        self._page = ("" if versioned else "/v1" if copy is None else copy.prefix) + body.page
+        self._page = ("" if "api-version" in self._connection.query else "/v1") + body.page
         self._before = b'","method":"POST","url":"' + self._page.encode() + b'","body":'
         self.shown = self._connection.shown
         self._stack = ExitStack()

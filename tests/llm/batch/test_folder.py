@@ -68,6 +68,16 @@ def test_a_batch_is_a_file_whose_answers_are_another(opened: BatchVendor, tmp_pa
     assert (failed.status, failed.message, failed.request_id) == (400, "too long", "vllm-batch-2")
 
 
+def test_a_failure_of_vllm_may_be_a_text(opened: BatchVendor, tmp_path: Path) -> None:
+    submit(opened)
+    lines = answered(tmp_path / f"{KEY}.jsonl")
+    failed = {"id": "vllm-1", "custom_id": IDS[1], "response": {"status_code": 400, "request_id": "r", "body": None}}
+    lines[1] = orjson.dumps(failed | {"error": "Request must not be sent in stream mode"}) + b"\n"
+    (tmp_path / f"{KEY}.output.jsonl").write_bytes(b"".join(lines))
+    found = collect(opened, opened.state(KEY))[IDS[1]]
+    assert (found.outcome, found.status, found.message) == ("failed", 400, "Request must not be sent in stream mode")
+
+
 def test_creating_again_changes_nothing(opened: BatchVendor) -> None:
     file_id = opened.upload(KEY, lines_of(opened))
     assert opened.create(KEY, file_id).created_at == opened.create(KEY, file_id).created_at

@@ -206,7 +206,7 @@ def test_a_url_names_its_vendor(url: str, name: str) -> None:
     ("url", "requests", "size"),
     [
         ("https://api.openai.com/v1", 50_000, 200_000_000),
-        ("https://res.openai.azure.com/openai/v1", 100_000, 200_000_000),
+        ("https://res.openai.azure.com/openai/v1", 50_000, 200_000_000),
         ("https://api.anthropic.com", 100_000, 256_000_000),
         ("file:///data", 50_000, 200_000_000),
     ],
