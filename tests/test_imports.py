@@ -20,6 +20,8 @@ HEAVY = (
     "databricks",
     "uvloop",
     "pydantic",
+    "openai",
+    "anthropic",
 )
 COMPILER = ("sqlglot", "jinja2", "ruamel", "click")
 
@@ -35,6 +37,7 @@ def loaded(imports: str, modules: tuple[str, ...]) -> str:
     pytest.param("from sqlenrich import *", HEAVY, id="every public name"),
     pytest.param("import sqlenrich.llm.messages", (*HEAVY, *COMPILER), id="the client's messages"),
     pytest.param("import sqlenrich.llm.client", COMPILER, id="the client"),
+    pytest.param("import sqlenrich.llm.batch.vendors", ("pydantic", "openai", "anthropic", *COMPILER), id="batches"),
     pytest.param("import sqlenrich.spark.vllm.keeper", (*HEAVY, *COMPILER, "orjson"), id="the keeper"),
     *(pytest.param(f"from sqlenrich.engines import get_engine; get_engine({name!r})", HEAVY, id=name)
       for name in ENGINES),

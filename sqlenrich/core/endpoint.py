@@ -19,6 +19,8 @@ _HEADER = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
 _OWN_HEADERS = ("host", "content-length", "content-type", "transfer-encoding", "connection", "accept-encoding")
 _SECRET_HEADER = re.compile(r"auth|key|token|secret|cookie|password", re.IGNORECASE)
 _FROM_ENV = "env:"
+FOLDER_SCHEME = "file"
+"""The scheme of a URL that names a folder for batches: nobody answers there at once."""
 
 
 @dataclass(frozen=True)
@@ -26,6 +28,7 @@ class Endpoint:
     """One OpenAI-compatible endpoint. It shows no key, and no key is pickled.
 
     ``url`` ends where ``/chat/completions`` begins, usually in ``/v1``; ``others`` are further URLs of the same model.
+    ``file:///FOLDER`` is a folder that takes batches alone.
     The key is read where requests are sent: from the variable ``api_key_env``, from what the shell command
     ``api_key_command`` prints, or from ``api_key``, a key or a reference. ``headers`` are sent with each request; a
     value ``env:NAME`` is read from a variable. ``client_cert`` and ``client_key`` are PEM files that TLS shows.
@@ -183,6 +186,10 @@ def _text_problems(key: str, written: str) -> Iterator[str]:
 def _url_problem(written: str) -> str | None:
     try:
         url = urlsplit(written)
+        if url.scheme == FOLDER_SCHEME:
+            return (
+                None if url.path.startswith("/") and not url.netloc else "has no path of a folder: file:///data/batches"
+            )
         if url.scheme == "http+unix":
             socket = unquote(url.netloc)
             return None if socket.startswith("/") else "has no path of a socket: http+unix://%2Frun%2Fvllm.sock/v1"
