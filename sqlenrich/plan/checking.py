@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 from sqlenrich.core.engine import Engine
 from sqlenrich.core.sql import Sql
 from sqlenrich.core.types import BIGINT, BOOLEAN, STRING, TIMESTAMP, Type
-from sqlenrich.engines import get_engine
 from sqlenrich.plan.checked_step import CheckedStep
+from sqlenrich.plan.model import engine_of
 from sqlenrich.plan.plan import Step
 from sqlenrich.plan.references import References
 from sqlenrich.plan.relations import Relations, result_relations
@@ -35,9 +35,7 @@ def compile_checking(
     ``relations`` replaces the default names of tables. ``tells_values``: ``prompts`` says which value does not fit its
     declared type. Raises ConfigError for two relations of one name.
     """
-    target = replace(get_engine(engine), call=None)
-    if contract.embedding is not None:
-        target = target.for_embedding(contract.embedding)
+    target = engine_of(contract, engine, asked_by_client=True)
     kept = dict.fromkeys((*contract.key, *contract.keep), STRING)
     tables = result_relations(name, target, relations)
     unused = UnusedNames((*kept, *contract.output_columns))

@@ -10,18 +10,19 @@ from sqlenrich.core.embedding import DEFAULT_ALIASES
 from sqlenrich.core.engine import Engine, OutputSpec
 from sqlenrich.engines import get_engine
 from sqlenrich.plan.request import ResolvedModel
+from sqlenrich.spec.contract import OutputContract
 from sqlenrich.spec.enrichment import Enrichment
 
 
-def engine_of(enrichment: Enrichment, name: str, *, asked_by_client: bool = False) -> Engine:
-    """Return the engine that asks for what an enrichment's output is: an answer or a vector.
+def engine_of(contract: OutputContract, name: str, *, asked_by_client: bool = False) -> Engine:
+    """Return the engine that asks for what the output is: an answer or a vector.
 
     Raises UnsupportedError where its own function is to give a vector, and it has none for that.
     """
     engine = get_engine(name)
     if asked_by_client:
         engine = replace(engine, call=None)
-    return engine if enrichment.embedding is None else engine.for_embedding(enrichment.embedding)
+    return engine if contract.embedding is None else engine.for_embedding(contract.embedding)
 
 
 def resolve_model(
