@@ -14,6 +14,8 @@ from sqlenrich.llm.endpoint.response import Completion, load_json, one_line, rea
 
 ReadBody = Callable[[bytes], Completion | Vectors]
 
+CHUNK_BYTES = 1 << 18
+"""The bytes of a file of answers that are read at a time."""
 NEVER_ASKED: dict[str, Outcome] = {
     "batch_expired": "expired",
     "batch_cancelled": "cancelled",

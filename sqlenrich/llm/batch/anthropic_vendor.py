@@ -8,7 +8,7 @@ import tempfile
 from collections.abc import Callable, Collection, Generator, Iterable, Iterator
 from contextlib import ExitStack, closing
 from dataclasses import replace
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime
 from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -17,12 +17,13 @@ from urllib.parse import urlsplit
 from sqlenrich.core.endpoint import Endpoint
 from sqlenrich.core.errors import ConfigError
 from sqlenrich.llm.batch.answer_lines import completed, dump, line_object, split_lines
-from sqlenrich.llm.batch.connection import PLACEHOLDER_KEY, READ_TRIES, VendorConnection
+from sqlenrich.llm.batch.connection import INSTALL, PAGE_BATCHES, PLACEHOLDER_KEY, READ_TRIES, VendorConnection
 from sqlenrich.llm.batch.errors import GoneError
-from sqlenrich.llm.batch.failures import CANCEL, CONTENT, CREATE, LIST, STATE, Step
+from sqlenrich.llm.batch.failures import CANCEL, CREATE, LIST, STATE, Step
 from sqlenrich.llm.batch.messages_body import MessagesBody
 from sqlenrich.llm.batch.request_file import write_file
 from sqlenrich.llm.batch.vendor import (
+    CLOCK_SKEW,
     BatchCounts,
     BatchInfo,
     BatchLimits,
@@ -40,13 +41,8 @@ if TYPE_CHECKING:
     from anthropic import Anthropic
     from anthropic.types.messages import MessageBatch
 
-INSTALL = "pip install 'sqlenrich[batch]'"
 LIMITS = BatchLimits(100_000, 256_000_000, "https://docs.claude.com/en/api/creating-message-batches", "2026-11-25")
 PAGE = "/v1/messages/batches"
-PAGE_BATCHES = 100
-CHUNK_BYTES = 1 << 18
-CLOCK_SKEW = timedelta(minutes=10)
-"""How far the vendor's clock may be behind ours."""
 COMPARED_LINES = 100
 """The answers whose ids show whether a batch is ours; one alone may be of a request that another batch has too."""
 STATUSES = {
@@ -202,18 +198,10 @@ class AnthropicVendor:
     def _lines(self, vendor_id: str) -> Generator[BatchLine, None, None]:
         if not self.state(vendor_id).output_files:
             raise self._gone(vendor_id)
-        with ExitStack() as stack:
-            content = self.client.messages.batches.with_streaming_response.results(vendor_id)
-            response = self._connection.call(CONTENT, lambda: stack.enter_context(content))
-            pieces = response.iter_bytes(CHUNK_BYTES)
-
-            def read() -> Iterator[bytes]:
-                while (piece := self._connection.call(CONTENT, lambda: next(pieces, None))) is not None:
-                    yield piece
-
-            for raw in split_lines(read()):
-                line = self._line(raw)
-                yield line._replace(message=self._connection.secrets.hide(line.message)) if line.message else line
+        opened = self.client.messages.batches.with_streaming_response.results(vendor_id)
+        with closing(self._connection.content(opened)) as pieces:
+            for raw in split_lines(pieces):
+                yield self._connection.without_secrets(self._line(raw))
 
     def _gone(self, vendor_id: str) -> GoneError:
         return GoneError(f"{self.shown}: the results of the batch {vendor_id} are no longer there")

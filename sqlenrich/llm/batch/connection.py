@@ -7,14 +7,17 @@ import socket
 import ssl
 import sys
 from base64 import b64decode
-from collections.abc import Callable
+from collections.abc import Callable, Generator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import AbstractContextManager, ExitStack
 from typing import Any, TypeVar
 from urllib.parse import parse_qsl, quote, urlsplit
 
 from sqlenrich.core.endpoint import Endpoint
+from sqlenrich.llm.batch.answer_lines import CHUNK_BYTES
 from sqlenrich.llm.batch.errors import BatchError, WrongKeyError
-from sqlenrich.llm.batch.failures import Step, sdk_failure, unread
+from sqlenrich.llm.batch.failures import CONTENT, Step, sdk_failure, unread
+from sqlenrich.llm.batch.vendor import BatchLine
 from sqlenrich.llm.endpoint.credentials import CONSTANT_HEADERS, Credentials
 from sqlenrich.llm.endpoint.route import PORTS, UNIX_SCHEME, Proxy, find_route
 from sqlenrich.llm.endpoint.urls import Secrets, shown_url
@@ -29,6 +32,9 @@ LEAST_TIMEOUT_S = 600.0
 CONNECT_S = 10.0
 KEEP_ALIVE_S = 60
 """Firewalls forget a connection on which nothing moves, as while a vendor checks a large file."""
+INSTALL = "pip install 'sqlenrich[batch]'"
+PAGE_BATCHES = 100
+"""The batches that one page of a vendor's list holds."""
 READ_TRIES = 4
 """How often an SDK repeats a call that creates nothing."""
 
@@ -116,9 +122,20 @@ class VendorConnection:
         self._credentials.accepted()
         return done
 
-    def failure(self, error: Exception, step: Step) -> BatchError:
-        """Return the failure that an exception stands for."""
-        return sdk_failure(error, step, self.shown, self.secrets)
+    def content(self, opened: AbstractContextManager[Any]) -> Generator[bytes, None, None]:
+        """Return the content of an SDK's streaming response in pieces; it is closed with the generator.
+
+        Raises UnavailableError for a connection that breaks off.
+        """
+        with ExitStack() as stack:
+            response = self.call(CONTENT, lambda: stack.enter_context(opened))
+            pieces = response.iter_bytes(CHUNK_BYTES)
+            while (piece := self.call(CONTENT, lambda: next(pieces, None))) is not None:
+                yield piece
+
+    def without_secrets(self, line: BatchLine) -> BatchLine:
+        """Return a line whose message has no secret of the endpoint."""
+        return line._replace(message=self.secrets.hide(line.message)) if line.message else line
 
     def unread(self, step: Step) -> BatchError:
         """Return the failure of a reply that is not what was asked for, such as a page for people."""
@@ -132,7 +149,7 @@ class VendorConnection:
         except Exception as error:
             if not is_http_error(error):
                 raise
-            raise self.failure(error, step) from None
+            raise sdk_failure(error, step, self.shown, self.secrets) from None
 
     def _renewed(self) -> bool:
         """Resolve the key again; whether there is another one. In a thread: the caller's may run an event loop."""

@@ -6,7 +6,6 @@ vendor writes them to a file of their own. A batch is there once ``KEY.jsonl`` i
 
 from __future__ import annotations
 
-import os
 import time
 from collections.abc import Collection, Iterable, Iterator
 from dataclasses import dataclass
@@ -14,9 +13,10 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 from sqlenrich.core.errors import ConfigError
-from sqlenrich.llm.batch.answer_lines import read_line, split_lines
+from sqlenrich.core.fsync import fsync
+from sqlenrich.llm.batch.answer_lines import CHUNK_BYTES, read_line, split_lines
 from sqlenrich.llm.batch.errors import GoneError
-from sqlenrich.llm.batch.request_file import saying_where, write_file
+from sqlenrich.llm.batch.request_file import request_line, saying_where, write_file
 from sqlenrich.llm.batch.vendor import (
     BatchCounts,
     BatchInfo,
@@ -31,7 +31,6 @@ from sqlenrich.llm.endpoint.embedding_body import EmbeddingBody
 from sqlenrich.llm.endpoint.request_body import RequestBody
 
 LIMITS = BatchLimits(50_000, 200_000_000, "those of OpenAI, so that its portal takes the files", "2026-11-25")
-CHUNK_BYTES = 1 << 18
 
 
 @dataclass(frozen=True)
@@ -57,7 +56,6 @@ class FolderVendor:
         self.folder, self.shown = folder, f"file://{folder}"
         self.limits, self.policy = limits or LIMITS, policy or FolderPolicy()
         self._body = body
-        self._before = f'","method":"POST","url":"/v1{body.page}","body":'.encode()
 
     def __enter__(self) -> FolderVendor:
         if not self.folder.is_dir():
@@ -73,7 +71,7 @@ class FolderVendor:
 
     def line(self, request: BatchRequest) -> bytes:
         """Return the line of a request."""
-        return b'{"custom_id":"' + request.custom_id.encode() + self._before + request.body + b"}\n"
+        return request_line(request, f"/v1{self._body.page}")
 
     def upload(self, key: str, lines: Iterable[bytes]) -> str:
         """Write the requests to a file that is not a batch yet, and return its name."""
@@ -96,7 +94,7 @@ class FolderVendor:
             except FileNotFoundError:
                 if not path.exists():
                     raise GoneError(f"{part}: the file of the batch {key} is not there any more") from None
-            _sync(self.folder)
+            fsync(self.folder)
         return self.state(key)
 
     def find(self, key: str, since: datetime, requests: int, custom_ids: Collection[str]) -> list[BatchInfo]:
@@ -193,12 +191,3 @@ def _count(path: Path) -> tuple[int, bool]:
             lines += chunk.count(b"\n")
             last = chunk[-1:]
     return lines, last == b"\n"
-
-
-def _sync(folder: Path) -> None:
-    """Make a rename durable."""
-    handle = os.open(folder, os.O_RDONLY)
-    try:
-        os.fsync(handle)
-    finally:
-        os.close(handle)

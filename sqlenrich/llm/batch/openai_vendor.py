@@ -4,19 +4,20 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
-from contextlib import ExitStack
+from contextlib import ExitStack, closing
 from dataclasses import replace
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
 from sqlenrich.core.endpoint import Endpoint
 from sqlenrich.core.errors import ConfigError
 from sqlenrich.llm.batch.answer_lines import read_line, split_lines
-from sqlenrich.llm.batch.connection import PLACEHOLDER_KEY, READ_TRIES, VendorConnection
+from sqlenrich.llm.batch.connection import INSTALL, PAGE_BATCHES, PLACEHOLDER_KEY, READ_TRIES, VendorConnection
 from sqlenrich.llm.batch.errors import GoneError, UnavailableError
-from sqlenrich.llm.batch.failures import CANCEL, CONTENT, CREATE, LIST, LIST_FILES, STATE, UPLOAD, Step, batch_failure
-from sqlenrich.llm.batch.request_file import temporary_file
+from sqlenrich.llm.batch.failures import CANCEL, CREATE, LIST, LIST_FILES, STATE, UPLOAD, Step, batch_failure
+from sqlenrich.llm.batch.request_file import request_line, temporary_file
 from sqlenrich.llm.batch.vendor import (
+    CLOCK_SKEW,
     BatchCounts,
     BatchInfo,
     BatchLimits,
@@ -34,7 +35,6 @@ if TYPE_CHECKING:
     from openai import OpenAI
     from openai.types import Batch, FileObject
 
-INSTALL = "pip install 'sqlenrich[batch]'"
 METADATA_KEY = "sqlenrich_batch"
 STATES: dict[str, BatchState] = {
     "validating": "validating",
@@ -46,10 +46,6 @@ STATES: dict[str, BatchState] = {
     "cancelled": "cancelled",
     "failed": "failed",
 }
-CLOCK_SKEW = timedelta(minutes=10)
-"""How far the vendor's clock may be behind ours."""
-PAGE_BATCHES = 100
-CHUNK_BYTES = 1 << 18
 READY_S = 300.0
 """The longest wait for the check of an uploaded file."""
 READY_POLL_S = 1.0
@@ -70,7 +66,6 @@ class OpenAIVendor:
         self._connection = VendorConnection(endpoint)
         # Azure's versioned API, which the query of a URL names, has no /v1 in the pages of requests.
         self._page = ("" if "api-version" in self._connection.query else "/v1") + body.page
-        self._before = b'","method":"POST","url":"' + self._page.encode() + b'","body":'
         self.shown = self._connection.shown
         self._stack = ExitStack()
         self._client: OpenAI | None = None
@@ -109,7 +104,7 @@ class OpenAIVendor:
 
     def line(self, request: BatchRequest) -> bytes:
         """Return the line of a request."""
-        return b'{"custom_id":"' + request.custom_id.encode() + self._before + request.body + b"}\n"
+        return request_line(request, self._page)
 
     def upload(self, key: str, lines: Iterable[bytes]) -> str:
         """Send the file of a batch and return its id."""
@@ -186,22 +181,14 @@ class OpenAIVendor:
     def _lines(self, files: Sequence[str], gone: list[str]) -> Iterator[BatchLine]:
         for file_id in files:
             try:
-                for raw in split_lines(self._content(file_id)):
-                    line = read_line(raw, self._body.read, self.shown)
-                    yield line._replace(message=self._connection.secrets.hide(line.message)) if line.message else line
+                opened = self.client.files.with_streaming_response.content(file_id)
+                with closing(self._connection.content(opened)) as pieces:
+                    for raw in split_lines(pieces):
+                        yield self._connection.without_secrets(read_line(raw, self._body.read, self.shown))
             except GoneError:
                 gone.append(file_id)
                 if len(gone) == len(files):
                     raise
-
-    def _content(self, file_id: str) -> Iterator[bytes]:
-        """Return a file in pieces. A connection that breaks off raises UnavailableError."""
-        with ExitStack() as stack:
-            content = self.client.files.with_streaming_response.content(file_id)
-            response = self._connection.call(CONTENT, lambda: stack.enter_context(content))
-            pieces = response.iter_bytes(CHUNK_BYTES)
-            while (piece := self._connection.call(CONTENT, lambda: next(pieces, None))) is not None:
-                yield piece
 
     def _files(self, name: str, since: datetime) -> list[FileObject]:
         begin = (since - CLOCK_SKEW).timestamp()

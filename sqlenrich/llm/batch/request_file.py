@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import IO
 
 from sqlenrich.llm.batch.errors import BatchError, OverLimitsError
-from sqlenrich.llm.batch.vendor import BatchLimits
+from sqlenrich.llm.batch.vendor import BatchLimits, BatchRequest
 
 BUFFER_BYTES = 1 << 20
 _NO_ROOM = (errno.ENOSPC, errno.EDQUOT)
@@ -29,6 +29,12 @@ def write_lines(file: IO[bytes], lines: Iterable[bytes], limits: BatchLimits, sh
     if not requests:
         raise BatchError(f"{shown}: a batch without requests; nothing was sent")
     return requests
+
+
+def request_line(request: BatchRequest, page: str) -> bytes:
+    """Return the line of a request in a file that OpenAI, and who copies it, takes."""
+    head = f'{{"custom_id":"{request.custom_id}","method":"POST","url":"{page}","body":'
+    return head.encode() + request.body + b"}\n"
 
 
 @contextmanager

@@ -10,7 +10,7 @@ from __future__ import annotations
 import re
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import Literal, NamedTuple, Protocol
 
 from sqlenrich.llm.batch.errors import BatchError
@@ -24,6 +24,8 @@ OPEN: frozenset[BatchState] = frozenset({"validating", "in_progress"})
 Outcome = Literal["answered", "failed", "expired", "cancelled"]
 """What became of a request. ``expired`` and ``cancelled`` ones were never asked, and cost nothing."""
 
+CLOCK_SKEW = timedelta(minutes=10)
+"""The difference between a vendor's clock and ours that is allowed for."""
 _KEY = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,99}")
 
 
@@ -134,23 +136,18 @@ class BatchVendor(Protocol):
 
     def request(self, custom_id: str, prompt: str) -> BatchRequest:
         """Return the request for a prompt. Its body is that of a live request."""
-        ...
 
     def line(self, request: BatchRequest) -> bytes:
         """Return the line of a request in a file; the sum of their lengths is what ``limits.bytes`` bounds."""
-        ...
 
     def upload(self, key: str, lines: Iterable[bytes]) -> str:
         """Send the file of a batch and return its id. Raises OverLimitsError before anything is sent."""
-        ...
 
     def find_upload(self, key: str, since: datetime) -> str | None:
         """Return the id of the file of a key that was uploaded since then, None where there is none."""
-        ...
 
     def create(self, key: str, file_id: str) -> BatchInfo:
         """Create the batch of an uploaded file. Raises GoneError where the file is not there: upload it again."""
-        ...
 
     def find(self, key: str, since: datetime, requests: int, custom_ids: Collection[str]) -> list[BatchInfo]:
         """Return the batches of a key that were created since then, the oldest first.
@@ -158,19 +155,15 @@ class BatchVendor(Protocol):
         A vendor that keeps no key is searched by time and count, then by ``custom_ids``. One that tells no ids before
         it has ended is returned with ``key`` None: it may be ours.
         """
-        ...
 
     def state(self, vendor_id: str) -> BatchInfo:
         """Return what the vendor says of a batch now. Raises GoneError where it knows none of that id."""
-        ...
 
     def results(self, info: BatchInfo) -> BatchResults:
         """Return the lines of a batch that has ended. Raises GoneError where no file of it is there."""
-        ...
 
     def cancel(self, vendor_id: str) -> BatchInfo:
         """Ask for the end of a batch. It stays open until the vendor ends it; what was answered is paid for."""
-        ...
 
 
 def checked_key(key: str) -> str:

@@ -11,6 +11,7 @@ from pathlib import Path
 import duckdb
 
 from sqlenrich.core.errors import RunError
+from sqlenrich.core.fsync import fsync
 from sqlenrich.store.duckdb.database import Database, quote, reason, text
 
 COPY = "sqlenrich_copy"
@@ -45,11 +46,11 @@ def copied(database: Database, changed: Mapping[str, Callable[[str], str]]) -> I
         finally:
             db.execute(f"DETACH {COPY}")
         shutil.copymode(path, new)
-        _sync(new)
+        fsync(new)
         if (log := Path(f"{path}.wal")).exists():
             raise RunError(f"{path}: {log.name} was written meanwhile; do it again")
         os.replace(new, path)  # atomic: while the old file is open here, nobody else can have opened it
-        _sync(path.parent)
+        fsync(path.parent)
     except duckdb.OutOfMemoryException:
         raise
     except duckdb.Error as error:
@@ -85,12 +86,3 @@ def _copy_rows(database: Database, changed: Mapping[str, Callable[[str], str]]) 
         if len(refused) == len(waiting):
             raise RunError(f"{database.path} can't be copied: {refused[0][1]} refers to rows that are not there")
         waiting = refused
-
-
-def _sync(path: Path) -> None:
-    """Make a file or a folder durable."""
-    handle = os.open(path, os.O_RDONLY)
-    try:
-        os.fsync(handle)
-    finally:
-        os.close(handle)
