@@ -28,7 +28,7 @@ class Endpoint:
     """One OpenAI-compatible endpoint. It shows no key, and no key is pickled.
 
     ``url`` ends where ``/chat/completions`` begins, usually in ``/v1``; ``others`` are further URLs of the same model.
-    ``file:///FOLDER`` is a folder that takes batches alone.
+    ``file:///FOLDER`` is a folder for the files of batches; no run can ask it.
     The key is read where requests are sent: from the variable ``api_key_env``, from what the shell command
     ``api_key_command`` prints, or from ``api_key``, a key or a reference. ``headers`` are sent with each request; a
     value ``env:NAME`` is read from a variable. ``client_cert`` and ``client_key`` are PEM files that TLS shows.

@@ -17,7 +17,7 @@ DEFAULT_REPAIRS = ("trim", "reasoning", "fence")
 
 @dataclass(frozen=True, repr=False, kw_only=True)
 class OutputContract:
-    """All that decides, with a stored answer, about a row of the results. No prompt is needed for that."""
+    """By what a stored answer is checked, and what a row of the results holds beside it. Checking needs no prompt."""
 
     schema: Mapping[str, Any]
     """The output's JSON Schema in its plain form (:mod:`sqlenrich.schema.normalise`)."""

@@ -245,6 +245,6 @@ def ledger_lines(database: Database) -> dict[str, RunLine]:
 
 
 def stored_contract(database: Database, name: str) -> OutputContract | None:
-    """Return by what the last run of a name checked its answers; None where there is none. No prompt file is needed."""
+    """Return the contract of the last run of a name; None where there is no run. No prompt file is needed."""
     known = [line.request for line in ledger_lines(database).values() if line.name == name and line.request is not None]
     return known[-1].contract if known else None

@@ -1,4 +1,4 @@
-"""The commands of ``quality``: what measures, shows, checks and deletes the answers of runs."""
+"""The commands that measure, show, check and delete the answers of runs."""
 
 from __future__ import annotations
 

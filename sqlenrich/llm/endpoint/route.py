@@ -67,9 +67,7 @@ def find_route(url: str, client_cert: str | None = None, client_key: str | None 
     if parts.scheme == UNIX_SCHEME:
         return Route("localhost", PORTS["http"], path=unquote(parts.netloc))
     if parts.scheme == FOLDER_SCHEME:
-        raise ConfigError(
-            f"{url}: a folder takes batches alone; run it as a batch, or name a URL with http:// or https://"
-        )
+        raise ConfigError(f"{url}: a folder takes batches alone; name a URL with http:// or https://")
     host, port = parts.hostname or "", parts.port or PORTS[parts.scheme]
     tls = _tls_context(client_cert, client_key) if parts.scheme == "https" else None
     return Route(host, port, tls, _find_proxy(parts, host, port))
