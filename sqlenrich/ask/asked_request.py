@@ -70,7 +70,7 @@ def shared_request(
         hint_hashed=enrichment.hint == "always" if in_sql is None else in_sql.hint is not None,
         contract=enrichment.contract,
         feedback=enrichment.feedback,
-        price=None if price is None else {name: str(amount) for name, amount in asdict(price).items()},
+        price=None if price is None else {k: str(v) for k, v in asdict(price).items() if v is not None},
         retry=retry,
         withheld=tuple(dict.fromkeys(withheld)),
     )

@@ -31,8 +31,12 @@ class ClientAsker:
     progress: Progress
     on_request_change: Callable[[ModelChoice], None]
     """Called before the first answer to another form of the request is stored."""
+    first: int = PREFLIGHT_REQUESTS
+    """The requests that go ahead of the others."""
     retryable: int = 0
     left: int = 0
+    requests: Iterator[Request] = field(default_factory=lambda: iter(()))
+    """The requests of the round that were not given out yet."""
     _calls: int = 0
     """Those of the clients before this one."""
     _retries: int = 0
@@ -41,7 +45,6 @@ class ClientAsker:
     _call: Step | None = None
     _few: bool = True
     """Whether the next requests of the round are its first ones."""
-    _requests: Iterator[Request] = field(default_factory=lambda: iter(()))
     _limiters: dict[int, RateLimiter] = field(default_factory=dict)
     _request_changes: dict[int, int] = field(default_factory=dict)
     """How often the requests of each model took another form, as far as that was told."""
@@ -99,24 +102,24 @@ class ClientAsker:
     def begin(self, call: Step, pending: int) -> None:
         """Begin a round."""
         self.retryable, self.left, self._few = 0, pending, True
-        self._call, self._requests = call, self.backend.requests(call, pending)
+        self._call, self.requests = call, self.backend.requests(call, pending)
 
     def ask_first(self, *, answered: bool) -> None:
         """Ask the first request, the last and some between: neighbours are alike, and may fail alike."""
         assert self._call is not None
-        head = self.backend.spread(self._call, self.left, PREFLIGHT_REQUESTS)
+        head = self.backend.spread(self._call, self.left, self.first)
         # One that failed before would prove nothing.
         answers = self.client.preflight([request for request in head if answered or request.attempt == 1])
         self._store(answers)
         self.progress.check_first((one.model, one.served_model, None, 1) for one in answers if one.call_error is None)
         if asked := {answer.request_hash for answer in answers}:
-            self._requests = (request for request in self._requests if request.request_hash not in asked)
+            self.requests = (request for request in self.requests if request.request_hash not in asked)
 
     def ask(self, most: int | None) -> None:
         """Ask a few requests, then, by a further call, all others: each batch tells whether to go on."""
         few = most if self._few else None
         self._few = False
-        for batch in self.client.stream(self._requests if few is None else islice(self._requests, few)):
+        for batch in self.client.stream(self.requests if few is None else islice(self.requests, few)):
             self._store(batch)
             self._warn()
             if not self.client.stopped and self.progress.ends_run():

@@ -120,6 +120,17 @@ joining_options = _all(
 )
 
 
+batch_options = _all(
+    click.option("--batch", is_flag=True, help="Ask by the vendor's Batch API: half the price, answers within a day."),
+    click.option(
+        "--no-wait",
+        "wait",
+        is_flag=True,
+        flag_value=False,
+        default=True,
+        help="With --batch: end once the batches are sent; the same command collects them.",
+    ),
+)
 log_option = click.option(
     "--log",
     type=click.Choice(("text", "json")),

@@ -39,6 +39,9 @@ class Endpoint:
     fields to each request's body. ``model`` is a model's name or an alias; None is the file's. ``url`` gets requests
     before the others while it has fewer than ``nearest_room`` in flight: for a server on the same machine. A request
     for vectors has at most ``embed_batch`` texts. Raises ConfigError.
+
+    ``api`` is whose Batch API the URL has (``APIS``; None: by the URL). ``probe`` of false sends no live request before
+    a batch. A batch has at most ``batch_requests`` and ``batch_bytes``, and never more than the vendor takes.
     """
 
     url: str
@@ -63,6 +66,10 @@ class Endpoint:
     dialect: str | None = None
     nearest_room: int = 0
     embed_batch: int = 64
+    api: str | None = None
+    probe: bool = True
+    batch_requests: int | None = None
+    batch_bytes: int | None = None
 
     def __post_init__(self) -> None:
         if isinstance(self.api_key, str):
@@ -225,6 +232,8 @@ def _one_of(choices: tuple[str, ...]) -> Callable[[str, Any], Iterable[str]]:
 STRUCTURED_OUTPUT = ("auto", "json_schema", "json_object", "none")
 """``auto`` begins with the schema and falls back where the endpoint refuses it."""
 DIALECTS = ("openai", "vllm", "databricks", "gemini")
+APIS = ("openai", "anthropic")
+"""Whose Batch API an endpoint has. ``openai`` is also who copies it."""
 
 _COUNT = _Kind((int,), "a whole number", _above_0, shown=True)
 
@@ -243,6 +252,10 @@ ENDPOINT_KEYS: Mapping[str, _Kind] = {
     "output_tpm": _COUNT,
     "timeout": _Kind((int, float), "a number", _above_0, shown=True),
     "embed_batch": _COUNT,
+    "api": _Kind((str,), "a text in quotes", _one_of(APIS)),
+    "probe": _Kind((bool,), "true or false", shown=True),
+    "batch_requests": _COUNT,
+    "batch_bytes": _COUNT,
     "prefix_order": _Kind((bool,), "true or false", shown=True),
     "extra_body": _Kind((Mapping,), "a table", own_field_problems),
     "url": _Kind((str, list, tuple), "a text in quotes, or a list of them", _url_problems),

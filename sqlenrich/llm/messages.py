@@ -25,7 +25,8 @@ class Answer(NamedTuple):
     ``call_error`` is None where the model answered; ``retryable`` says that a later run may ask again.
     ``calls`` counts the requests sent for this answer, retries included. ``asked_at`` is UTC. ``request_id`` is the
     endpoint's own name of the last request, for a question to its support. ``model`` is the model that was asked;
-    ``served_model`` and ``served_fingerprint`` are what the answer says of the model that gave it.
+    ``served_model`` and ``served_fingerprint`` are what the answer says of the model that gave it. ``latency_ms`` is
+    None for an answer of a batch.
     """
 
     request_hash: str
@@ -39,7 +40,7 @@ class Answer(NamedTuple):
     tokens_in: int | None
     tokens_cached: int | None
     tokens_out: int | None
-    latency_ms: int
+    latency_ms: int | None
     asked_at: datetime
     calls: int
     request_id: str | None = None

@@ -7,6 +7,7 @@ from dataclasses import fields
 from pathlib import Path
 from typing import Any, TypedDict
 
+from sqlenrich.ask.batch import BatchPolicy
 from sqlenrich.ask.model_choice import ModelOptions
 from sqlenrich.core.errors import ConfigError, did_you_mean
 from sqlenrich.runner.place import RunPlaceOptions
@@ -42,8 +43,17 @@ class AskOptions(ModelOptions, CapOptions, total=False):
     """The shorthands of a verb that asks: model, caps, prices."""
 
 
-class RunOptions(SourceOptions, InputOptions, AskOptions, RunPlaceOptions, total=False):
-    """The shorthands of a run: source, model, caps, prices, warehouse, what becomes of other rows."""
+class BatchOptions(TypedDict, total=False):
+    """Whether a run asks by the vendor's Batch API."""
+
+    batch: bool
+    """Requests go out in files, at the price of batches."""
+    wait: bool
+    """False: the run ends once its batches are sent; the same run collects them later."""
+
+
+class RunOptions(SourceOptions, InputOptions, AskOptions, RunPlaceOptions, BatchOptions, total=False):
+    """The shorthands of a run: source, model, caps, prices, warehouse, batches, what becomes of other rows."""
 
     incremental: bool
     """The rows replace those of the same key; the others stay."""
@@ -56,8 +66,8 @@ class RunOptions(SourceOptions, InputOptions, AskOptions, RunPlaceOptions, total
     """The requests of a warehouse's statement; None: what takes 5 minutes."""
 
 
-class RetryOptions(AskOptions, RunPlaceOptions, total=False):
-    """The shorthands of a retry: model, caps, prices, warehouse."""
+class RetryOptions(AskOptions, RunPlaceOptions, BatchOptions, total=False):
+    """The shorthands of a retry: model, caps, prices, warehouse, batches."""
 
     chunk_rows: int | None
 
@@ -87,6 +97,16 @@ def caps_of(caps: Caps | None, options: Mapping[str, Any]) -> Caps:
     if caps is not None and short:
         raise ConfigError("give caps=Caps(...) or its shorthands, not both")
     return caps or Caps(**short)
+
+
+def batch_policy(options: Mapping[str, Any]) -> BatchPolicy | None:
+    """Return how batches are waited for; None where requests are sent one by one. Raises ConfigError."""
+    wait = options.get("wait", True)
+    if options.get("batch"):
+        return BatchPolicy(wait=wait)
+    if not wait:
+        raise ConfigError("--no-wait leaves batches to the vendor: give it with --batch")
+    return None
 
 
 def names_of(written: str | Sequence[str]) -> tuple[str, ...]:

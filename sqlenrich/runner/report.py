@@ -14,6 +14,7 @@ from sqlenrich.core.plurals import counted
 from sqlenrich.core.result import Result
 from sqlenrich.runner.report_html import ROWS_SHOWN, report_html
 from sqlenrich.spec.prices import money
+from sqlenrich.store.batches import ENDED
 from sqlenrich.store.result_tables import ResultTables, to_pandas, to_polars
 
 if TYPE_CHECKING:
@@ -108,6 +109,9 @@ class Report(Result):
     """The refused rows that a repair that is off would accept, by its name; several that are needed are one name."""
     advice: Sequence[str] = field(default=(), repr=False)
     """What is told of these repairs."""
+    batches: Sequence[Mapping[str, Any]] = ()
+    """The batches that the run sent or collected, and those that are open: ``key``, ``state``, ``endpoint``, ``model``,
+    ``requests``, ``answered``, ``failed``, ``unasked``, ``seconds``, ``error``."""
     examples: Sequence[str] = field(default=(), repr=False)
     """What is told of the refused answers where ``stop_after_refused`` ended the run."""
 
@@ -166,8 +170,9 @@ class Report(Result):
         hidden = ("name", "output", "next", "results", "max_quarantine", "stopped", "declined", "unasked", "drift",
                   "examples", "advice")  # fmt: skip
         facts = {each.name: _plain(getattr(self, each.name)) for each in fields(self) if each.name not in hidden}
-        if not self.statements:
-            del facts["statements"]
+        for name in ("statements", "batches"):
+            if not facts[name]:
+                del facts[name]
         if self.drift is not None:
             facts["drift"] = self.drift.to_dict()
         if not self.repairs_off:
@@ -186,6 +191,7 @@ class Report(Result):
             f"{counted(self.distinct_requests, 'distinct request')} already answered, {self.seconds:.1f} s",
         ]
         lines += self._spent()
+        lines += self._batches()
         lines += self.served_changes
         if self.limits:
             named = [f"{name.replace('_', ' ')} {share:.0%}" for name, share in self.limits.items() if share >= 0.01]
@@ -205,6 +211,9 @@ class Report(Result):
                 else f"stopped with {left}: mend the prompt, the model or the repairs, then run again; "
                 "--stop-after-refused 0 goes on all the same"
                 if self.examples
+                else f"{counted(len(self._open), 'batch', 'batches')} open at the vendor, {left}; "
+                "the same command collects them"
+                if self._open
                 else f"stopped{at} with {left}; run the same command again to continue"
             )
         if not self.published and not self.declined:
@@ -222,6 +231,21 @@ class Report(Result):
             lines.append(f"too many refused: {limit}; see {self._refused_place()}")
             lines += self._next()
         return "\n".join(lines)
+
+    @property
+    def _open(self) -> list[Mapping[str, Any]]:
+        """The batches whose answers are still to come."""
+        return [one for one in self.batches if one["state"] not in ENDED]
+
+    def _batches(self) -> list[str]:
+        """The line of what became of batches."""
+        done = [one for one in self.batches if one["state"] in ENDED]
+        if not done:
+            return []
+        answered, failed, unasked = (sum(one[name] or 0 for one in done) for name in ("answered", "failed", "unasked"))
+        longest = max(one["seconds"] or 0.0 for one in done) / 3600
+        told = f"{answered:,} answered, {failed:,} failed, {unasked:,} not asked; the longest took {longest:,.1f} h"
+        return [f"{counted(len(done), 'batch', 'batches')}: {told}"]
 
     def _refused_place(self) -> str:
         """The place of the refused rows: a table, or the file beside an output file."""

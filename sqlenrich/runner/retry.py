@@ -24,7 +24,7 @@ from sqlenrich.plan.request import ResolvedModel
 from sqlenrich.renderer.script import model_for
 from sqlenrich.runner.next_commands import next_commands
 from sqlenrich.runner.notebook import default_observer
-from sqlenrich.runner.options import RetryOptions
+from sqlenrich.runner.options import RetryOptions, batch_policy
 from sqlenrich.runner.place import Output
 from sqlenrich.runner.repair_advice import advice_of
 from sqlenrich.runner.report import Report
@@ -88,6 +88,7 @@ def retry(
             chunk_rows=options.get("chunk_rows"),
             clock=clock,
             next=next_commands(enrichment, output, wanted, options),
+            batch=batch_policy(options),
         )
         relations = {**backend.relations(enrichment.name), "source": "source"}
         if last.responses:
@@ -113,13 +114,15 @@ def _retry(
 ) -> Report:
     backend, caps, enrichment = session.backend, session.caps, session.enrichment
     calls = calls_of(enrichment, session.model, backend, relations, codes, max_attempts, session.run_id)
-    steps = [call.step for call in calls]
+    every = [call.step for call in calls]
     check_tables_of_last_run(backend, plan)
     start = session.start(last, plan, [(call.model.resolved, call.constant) for call in calls], retry=True)
     rounds = session.rounds(plan)
     backend.begin(start, known=True)
     # The last run may have been killed, or the checks be others: the stored answers decide, not an old verdict.
     backend.judge(plan)
+    steps = session.leave_open(every)
+    calls = [call._replace(step=step) for call, step in zip(calls, steps, strict=True)]
     rounds.progress.pin = session.pin(plan)
     rows, distinct = backend.size(plan)
     refused = backend.count(steps)
@@ -137,7 +140,7 @@ def _retry(
     except SqlenrichError as error:
         failure = error
     with raising_first(failure):
-        results = backend.finish(plan, steps, partial=False, unasked=unasked)
+        results = backend.finish(plan, every, partial=False, unasked=unasked)
         return session.close(
             start, plan, counts, results, rounds, failure, cached=cached, unasked=unasked, publish=results.published
         )

@@ -5,22 +5,21 @@ from __future__ import annotations
 import importlib
 import threading
 import time
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, Unpack
 
 from sqlenrich.ask.observer import Observer, Stopper
 from sqlenrich.core.endpoint import Endpoint
 from sqlenrich.core.errors import ConfigError, SqlenrichError, raising_first
+from sqlenrich.core.plurals import counted
 from sqlenrich.plan.compile import snapshot_digest
 from sqlenrich.plan.plan import Plan
 from sqlenrich.plan.relations import shared_table
 from sqlenrich.runner.drift import Drift
 from sqlenrich.runner.next_commands import next_commands
 from sqlenrich.runner.notebook import default_observer
-from sqlenrich.runner.options import (
-    RunOptions,
-    names_of,
-)
+from sqlenrich.runner.options import RunOptions, batch_policy, names_of
 from sqlenrich.runner.place import Output
 from sqlenrich.runner.profiles import mark_alarm, read_drift, store_profile
 from sqlenrich.runner.report import Report
@@ -64,9 +63,11 @@ def run(
     ``max_cost`` and ``prices`` for the caps; ``key``, ``columns`` and ``where`` for the header's source; ``target``, or
     ``engine`` with ``profile`` or ``connection``, for a warehouse, where ``output`` is a schema, the warehouse's own
     function asks unless an endpoint is given, ``chunk_rows`` is the number of requests a statement, and ``take_over``
-    takes the tables from the run that holds them and cancels its statement. With ``incremental`` the rows replace those
-    of the same key, and the others stay; a run that ends early leaves complete results of an earlier run as they are,
-    but with ``publish_partial``; ``replace`` takes over the tables of another prompt file of the same name. With
+    takes the tables from the run that holds them and cancels its statement. With ``batch`` the requests go to the
+    vendor's Batch API; ``wait=False`` ends the run once they are sent, and the same call collects them. With
+    ``incremental`` the rows replace those of the same key, and the others stay; a run that ends early leaves complete
+    results of an earlier run as they are, but with ``publish_partial``; ``replace`` takes over the tables of another
+    prompt file of the same name. With
     ``spark``, a SparkSession or the URL of a master, the run works there: ``input`` may be a query too, ``output`` is a
     schema or a folder, executors ask the endpoint, and reach the driver at ``desk_port``.
 
@@ -91,6 +92,7 @@ def run(
         name=tables or "",
         clock=clock,
         next=next_commands(setup.enrichment, output, setup.wanted, options),
+        batch=batch_policy(options),
     )
     backend.watch(session.observer.note)
     with backend:
@@ -132,6 +134,9 @@ def _run(session: Session, plan: Plan, snapshot: Snapshot, *, incremental: bool,
     beside = _checked_key(session.enrichment) if incremental else None
     ordered = session.model.prefix_order
     rounds = session.rounds(plan)
+    every = plan.responses
+    (call,) = session.leave_open([every])
+    plan = replace(plan, steps=tuple(call if step is every else step for step in plan.steps))
     counts = backend.prepare(plan, start, limit=caps.max_rows, ordered=ordered, beside=beside)
     rounds.progress.pin = session.pin(plan)
     if before is not None and counts.rows < before:
@@ -141,10 +146,16 @@ def _run(session: Session, plan: Plan, snapshot: Snapshot, *, incremental: bool,
         )
     if (warning := key_warning(backend, plan, key)) is not None:
         session.observer.note(warning)
-    cached = counts.distinct - counts.unanswered
+    batches = session.open_batches([every])
+    left = backend.count([every]) - counts.unanswered if batches else 0
+    if left and session.batch is None:
+        session.observer.note(
+            f"{counted(left, 'request')} are in open batches: their answers are paid for, and --batch collects them"
+        )
+    cached = counts.distinct - counts.unanswered - left
     failure: SqlenrichError | None = None
     confirmed = session.confirm(counts, cached)
-    if confirmed and counts.pending:
+    if confirmed and (counts.pending or (batches and session.batch is not None)):
         try:
             rounds.ask(session.model, plan.responses, counts.pending, repeat=caps.max_rows is None)
         except SqlenrichError as error:
@@ -153,7 +164,7 @@ def _run(session: Session, plan: Plan, snapshot: Snapshot, *, incremental: bool,
         # A run without an answer leaves the tables of an earlier run as they were.
         failed = not confirmed or failure is not None
         unanswered = failed and not rounds.progress.stored and backend.exists(plan.step("enriched"))
-        results = _unasked(counts) if unanswered else backend.finish(plan, [plan.responses], partial=partial)
+        results = _unasked(counts) if unanswered else backend.finish(plan, [every], partial=partial)
         drift = _watched_answers(session, plan) if results.published and rounds.progress.stored else None
         try:
             report = session.close(

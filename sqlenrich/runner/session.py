@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 import uuid
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from functools import cached_property
@@ -13,6 +13,7 @@ from urllib.parse import urlsplit
 
 from sqlenrich.ask.answer_judge import CAP, AnswerJudge, JudgePolicy
 from sqlenrich.ask.asker import Asker
+from sqlenrich.ask.batch import BatchPolicy
 from sqlenrich.ask.model_choice import (
     ModelChoice,
     WantedModel,
@@ -25,7 +26,7 @@ from sqlenrich.ask.progress import Progress
 from sqlenrich.ask.rounds import Rounds
 from sqlenrich.ask.served_models import ModelPin, changes, pin_of, served_in_run, served_in_table
 from sqlenrich.core.errors import SqlenrichError
-from sqlenrich.plan.plan import Plan
+from sqlenrich.plan.plan import Plan, Step
 from sqlenrich.plan.request import ResolvedModel
 from sqlenrich.runner.drift import Drift
 from sqlenrich.runner.place import Output
@@ -38,6 +39,7 @@ from sqlenrich.spec.run_settings import Caps
 from sqlenrich.spec.settings import Config
 from sqlenrich.store.backend import Backend
 from sqlenrich.store.base import Counts, Origin, Results, RunStart, Snapshot
+from sqlenrich.store.batches import Batch, BatchLedger, shown_batches
 from sqlenrich.store.inputs import Input
 
 if TYPE_CHECKING:  # "import sqlenrich" does not load the HTTP client
@@ -73,6 +75,8 @@ class Session:
     """What all its requests share, once the verb has begun."""
     declined: bool = False
     """Whether the observer declined to send the requests."""
+    batch: BatchPolicy | None = None
+    """How a vendor's Batch API is asked; None: requests are sent one by one."""
 
     def __post_init__(self) -> None:
         self.run_id = self.run_id or f"{self.started:%Y%m%dT%H%M%S}-{uuid.uuid4().hex[:8]}"
@@ -110,6 +114,12 @@ class Session:
         return Rounds(asker, self.backend, plan, self.stopper, progress)
 
     def _asker(self, plan: Plan, progress: Progress) -> Asker:
+        if self.batch is not None:
+            from sqlenrich.ask.batch import BatchAsker
+            from sqlenrich.ask.client import ClientAsker
+
+            first = ClientAsker(self.backend, plan, self.origin, progress, self._request_changed, first=1)
+            return BatchAsker(first, self.batches, self.name, self.batch)
         if self.model.asks_in_sql:
             from sqlenrich.ask.statements import ChunkPolicy, StatementAsker
 
@@ -129,6 +139,24 @@ class Session:
         from sqlenrich.ask.client import ClientAsker
 
         return ClientAsker(self.backend, plan, self.origin, progress, self._request_changed)
+
+    @cached_property
+    def batches(self) -> BatchLedger:
+        """The ledger of batches beside the tables."""
+        return BatchLedger(self.backend.as_database())
+
+    def leave_open(self, calls: Sequence[Step]) -> list[Step]:
+        """Return calls whose pending requests are not those of open batches: the vendor answers them already."""
+        if self.batch is not None:
+            self.batches.make()
+        elif not self.batches.exists():
+            return list(calls)
+        return [replace(call, pending=self.batches.without_open(call)) for call in calls]
+
+    def open_batches(self, calls: Sequence[Step]) -> list[Batch]:
+        """Return the batches whose answers are still to come."""
+        tables = {call.relation for call in calls}
+        return [one for one in self.batches.batches() if one.open and one.responses in tables]
 
     def pin(self, plan: Plan) -> ModelPin | None:
         """Return the pin of the header, once the prompts are made."""
@@ -244,6 +272,7 @@ class Session:
             repairs_off={} if advice is None else {" ".join(one): rows for one, rows in advice.rows.items()},
             advice=() if advice is None else tuple(advice.lines()),
             examples=tuple(self.judge.told()) if self._cap_reached(results.pending) == CAP else (),
+            batches=shown_batches([one for one in self.batches.batches() if one.run_id == self.run_id or one.open]),
         )
         if publish:
             self.backend.publish(plan)

@@ -131,7 +131,7 @@ def _try(settings: Endpoint, model: str, width: int, seconds: float, policy: Tun
             for batch in client.stream(_requests()):
                 for answer in batch:
                     if answer.call_error is None:
-                        latencies.append(answer.latency_ms)
+                        latencies.append(answer.latency_ms or 0)
                     else:
                         failed, last = failed + 1, answer.call_error
         finally:

@@ -51,4 +51,6 @@ def cost_of(models: Sequence[ModelUsage], prices: Prices | None) -> tuple[float 
             return None, f"{used.uncounted:,} answers of {used.model} without token counts"
         price = prices.models[used.model]
         total += price.exact(used.tokens_in or 0, used.tokens_cached or 0, used.tokens_out or 0)
+        batched = (used.batch_tokens_in or 0, used.batch_tokens_cached or 0, used.batch_tokens_out or 0)
+        total -= (1 - price.batch_share) * price.exact(*batched)
     return float(total), ""

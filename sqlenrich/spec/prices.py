@@ -15,18 +15,27 @@ from sqlenrich.core.errors import ConfigError, did_you_mean
 from sqlenrich.spec.toml_lines import TomlLines
 
 KEYS = ("as_of", "currency", "models")
-PRICE_KEYS = ("input", "cached", "output")
+PRICE_KEYS = ("input", "cached", "output", "batch")
 A_TOKEN = Decimal("0.000001")
 """One token as a part of the million that a price is for."""
 
 
 @dataclass(frozen=True)
 class Price:
-    """The price of a million tokens of one model: input, cached input, output."""
+    """The price of a million tokens of one model: input, cached input, output.
+
+    ``batch`` is the part of it that a request of a Batch API costs; None: unknown, the whole counts.
+    """
 
     input: Decimal
     cached: Decimal
     output: Decimal
+    batch: Decimal | None = None
+
+    @property
+    def batch_share(self) -> Decimal:
+        """The part of the price that a request of a batch costs, or the whole."""
+        return Decimal(1) if self.batch is None else self.batch
 
     def exact(self, tokens_in: int, tokens_cached: int, tokens_out: int) -> Decimal:
         """Return the exact cost. ``tokens_in`` includes the cached ones, as endpoints report it."""
@@ -89,17 +98,20 @@ def _price(written: Any, name: str, problems: list[str]) -> Price | None:
     for key in PRICE_KEYS:
         value = written.get(key)
         if value is None:
-            if key != "cached":
+            if key in ("input", "output"):
                 problems.append(f"{key} is missing: the price of a million tokens @ {place}")
         elif isinstance(value, bool) or not isinstance(value, int | Decimal):
             problems.append(f"{key} must be a number, the price of a million tokens, not {value!r} @ {place}.{key}")
         elif not Decimal(value).is_finite() or value < 0:
             problems.append(f"{key} must be 0 or more, not {value} @ {place}.{key}")
+        elif key == "batch" and value > 1:
+            problems.append(f"batch must be a part of the price, such as 0.5, not {value} @ {place}.{key}")
         else:
             amounts[key] = Decimal(value)
     if not {"input", "output"} <= amounts.keys():
         return None
-    return Price(amounts["input"], amounts.get("cached", amounts["input"]), amounts["output"])
+    cached = amounts.get("cached", amounts["input"])
+    return Price(amounts["input"], cached, amounts["output"], amounts.get("batch"))
 
 
 def _known(values: Mapping[str, Any], known: tuple[str, ...], place: str, problems: list[str]) -> None:

@@ -111,6 +111,10 @@ class ModelUsage(NamedTuple):
     tokens_in: int | None
     tokens_cached: int | None
     tokens_out: int | None
+    batch_tokens_in: int | None = None
+    """Those of the answers of batches."""
+    batch_tokens_cached: int | None = None
+    batch_tokens_out: int | None = None
 
 
 class Connection(Protocol):

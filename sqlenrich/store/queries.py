@@ -24,7 +24,13 @@ TOKENS = {
     "tokens_out": "SUM(tokens_out)",
 }
 """The sums of a run's answers, as a report has them. LEAST is not used: DuckDB and Spark ignore its NULLs."""
-_SPENT = (UNCOUNTED, *TOKENS.values())
+OF_BATCHES = "latency_ms IS NULL AND raw IS NULL"
+"""The test of an answer of a Batch API: others of a client have a latency, those of a warehouse's function a raw."""
+BATCH_TOKENS = {
+    f"batch_{name}": f"{total[:4]}CASE WHEN {OF_BATCHES} THEN {total[4:-1]} END)" for name, total in TOKENS.items()
+}
+"""The same sums of the answers of batches."""
+_SPENT = (UNCOUNTED, *TOKENS.values(), *BATCH_TOKENS.values())
 NOT_ASKED = "NOT_ASKED"
 """The reason of a row that no run has asked."""
 BYTE_LENGTH = {"bigquery": "BYTE_LENGTH", "duckdb": "STRLEN"}
@@ -221,14 +227,14 @@ def unasked_rows() -> exp.Select:
 
 
 def usage(run_id: str) -> exp.Select:
-    """Per model: answers without token counts, tokens in, cached and out."""
+    """Per model: answers without token counts; tokens in, cached and out; the same of the answers of batches."""
     chosen = select("model", *_SPENT).from_(symbol("responses")).where(equals("run_id", run_id))
     return chosen.group_by("model").order_by("model")
 
 
 def usage_by_run(table: exp.Table) -> exp.Select:
     """Per run and model of a table of answers: answers, failures, answers without token counts, tokens in, cached and
-    out."""
+    out, the same of the answers of batches."""
     columns = ("run_id", "model", "COUNT(*)", "COUNT(call_error)", *_SPENT)
     return select(*columns).from_(table).group_by("run_id", "model").order_by("run_id", "model")
 

@@ -85,7 +85,8 @@ class SharedRequest:
     """What the answers were checked against."""
     feedback: bool
     price: Mapping[str, str] | None
-    """The price of a million tokens by ``input``, ``cached`` and ``output``; None without one."""
+    """The price of a million tokens by ``input``, ``cached`` and ``output``, and the part that a request of a ``batch``
+    costs; None without one."""
     retry: bool = False
     """Whether refused rows were asked again. A run asks each request under its own hash, also one of an earlier run."""
     withheld: tuple[str, ...] = ()

@@ -126,6 +126,7 @@ def test_answer_of_a_good_reply() -> None:
         "served_model": "mock",
         "served_fingerprint": None,
     }
+    assert answer.latency_ms is not None
     assert 45 <= answer.latency_ms < 1000
     assert before <= answer.asked_at <= datetime.now(UTC)
     assert answer.asked_at.utcoffset() == timedelta(0)

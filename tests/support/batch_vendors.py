@@ -146,6 +146,8 @@ class FakeVendors:
         self.results_at = ""
         """Where the answers of message batches are, if not here."""
         self.billed: Counter[str] = Counter()
+        self.asked: list[dict[str, Any]] = []
+        """The bodies of live requests."""
         self.calls: Counter[str] = Counter()
         self.headers: list[dict[str, str]] = []
         self.sent: list[tuple[str, dict[str, Any]]] = []
@@ -399,6 +401,10 @@ class _Handler(BaseHTTPRequestHandler):
             query = {name: values[0] for name, values in parse_qs(url.query).items()}
             try:
                 self._check_key(fake)
+                if page == "live":
+                    fake.asked.append(orjson.loads(body))
+                    self._reply(200, fake.complete(fake.asked[-1]))
+                    return
                 if not fake.pages:
                     raise _RefusalError(404, "Not Found")
                 answer = (_anthropic if anthropic else _openai)(fake, page, parts, query, body, self.headers)
@@ -446,6 +452,8 @@ class _Handler(BaseHTTPRequestHandler):
 
 
 def _page_name(method: str, parts: list[str], *, anthropic: bool) -> str:
+    if parts[:1] in (["chat"], ["embeddings"]) and method == "POST":
+        return "live"
     tail = parts[0 if anthropic else 1 :]
     if not anthropic and parts[:1] == ["files"]:
         if not tail:

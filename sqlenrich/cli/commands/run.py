@@ -13,6 +13,7 @@ import sqlenrich as se
 from sqlenrich.cli import terminal
 from sqlenrich.cli.examples import EXAMPLES
 from sqlenrich.cli.options import (
+    batch_options,
     cap_options,
     concurrency_option,
     encoding_option,
@@ -112,6 +113,7 @@ def _plan(
 @concurrency_option
 @source_options
 @joining_options
+@batch_options
 @responses_option
 @cap_options
 @refused_option
@@ -146,6 +148,7 @@ def run(file: str, input_: str | None, yes: bool, as_json: bool, dry_run: bool, 
 @click.option("--reason", "reasons", metavar="CODE", multiple=True, help="Only rows refused for this; may be repeated.")
 @click.option("--max-attempts", metavar="N", type=click.IntRange(1), help="How often a request is asked in total.")
 @model_options
+@batch_options
 @concurrency_option
 @cap_options
 @refused_option
@@ -164,7 +167,7 @@ def retry(file: str, yes: bool, as_json: bool, **options: Any) -> int:
 
 NOT_PLANNED = (
     "chunk_rows", "take_over", "incremental", "publish_partial", "replace", "prefix_order", "log", "scored",
-    "stop_after_refused",
+    "stop_after_refused", "wait",
 )  # fmt: skip
 """The options of a run that change nothing in its plan."""
 

@@ -37,7 +37,7 @@ def run_failure(line: BatchLine, sent: Collection[str], shown: str) -> BatchErro
 def answer_of(line: BatchLine, request: Request, *, model: str, sent: Collection[str], asked_at: datetime) -> Answer:
     """Return the answer of a request that was answered or that failed; expired and cancelled ones were never asked.
 
-    ``asked_at`` is the time of the batch. There is no latency: 0, as for the mock model.
+    ``asked_at`` is the time of the batch. There is no latency.
     """
     if line.outcome in ("expired", "cancelled"):
         raise ValueError(f"the request {line.custom_id} was never asked: it is {line.outcome}")
@@ -81,7 +81,7 @@ def _answer(
         tokens_in=done.tokens_in,
         tokens_cached=done.tokens_cached,
         tokens_out=done.tokens_out,
-        latency_ms=0,
+        latency_ms=None,
         asked_at=asked_at,
         calls=1,
         request_id=line.request_id,

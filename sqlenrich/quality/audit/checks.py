@@ -270,16 +270,32 @@ def _usage_of(stored: StoredOutput, line: RunLine) -> Iterator[Problem]:
     own, gone = (
         stored.fetch(f"SELECT {', '.join(sums)} FROM {table} WHERE run_id = ?", line.run_id)[0]
         for table, sums in (
-            (RESPONSES, ("count(*)", *queries.TOKENS.values(), queries.UNCOUNTED, ANSWERS_DIGEST)),
+            (
+                RESPONSES,
+                (
+                    "count(*)",
+                    *queries.TOKENS.values(),
+                    queries.UNCOUNTED,
+                    *queries.BATCH_TOKENS.values(),
+                    ANSWERS_DIGEST,
+                ),
+            ),
             (
                 f"(FROM {forgotten(stored)} WHERE kind = 'answers')",
-                ("sum(count)", *(f"sum({name})" for name in (*queries.TOKENS, "uncounted")), GONE_DIGEST),
+                (
+                    "sum(count)",
+                    *(f"sum({name})" for name in (*queries.TOKENS, "uncounted")),
+                    *("NULL" for _ in queries.BATCH_TOKENS),
+                    GONE_DIGEST,
+                ),
             ),
         )
     )
     found = {
         name: None if a is None and b is None else int(a or 0) + int(b or 0)
-        for name, a, b in zip(("answers", *queries.TOKENS, "uncounted"), own[:-1], gone[:-1], strict=True)
+        for name, a, b in zip(
+            ("answers", *queries.TOKENS, "uncounted", *queries.BATCH_TOKENS), own[:-1], gone[:-1], strict=True
+        )
     }
     at_the_end = report.get("stored") or {}
     if at_the_end.get("answers", found["answers"]) != found["answers"]:
@@ -290,7 +306,8 @@ def _usage_of(stored: StoredOutput, line: RunLine) -> Iterator[Problem]:
     for name in queries.TOKENS:
         if name in report and report[name] != found[name]:
             yield Problem("tokens", place, f"{name} is {_shown(report[name])}, its answers have {_shown(found[name])}")
-    yield from _cost_of(line, place, found)
+    if gone[0] is None or not report.get("batches"):  # what is forgotten does not tell which answers were of batches
+        yield from _cost_of(line, place, found)
     if gone[0] is None and "served" in report:
         served = [one._asdict() for one in served_of(stored.fetch(_served_sql(f"run_id = {text(line.run_id)}")))]
         if report["served"] != served:
@@ -309,7 +326,8 @@ def _cost_of(line: RunLine, place: str, found: Mapping[str, int | None]) -> Iter
     if request is None or request.price is None or "cost" not in report:
         return
     price = Price(**{name: Decimal(amount) for name, amount in request.price.items()})
-    used = ModelUsage(request.model, found["uncounted"] or 0, *(found[name] for name in queries.TOKENS))
+    tokens = (found[name] for name in (*queries.TOKENS, *queries.BATCH_TOKENS))
+    used = ModelUsage(request.model, found["uncounted"] or 0, *tokens)
     cost, _ = cost_of([used] if found["answers"] else [], Prices(date.min, models={request.model: price}))
     if report["cost"] != cost:
         yield Problem("cost", place, f"cost is {_shown(report['cost'])}, its answers cost {_shown(cost)}")

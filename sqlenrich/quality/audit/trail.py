@@ -98,9 +98,9 @@ class Trail:
             if one.call_error is not None:
                 yield f"    call error: {one.call_error}"
             yield from _block("answer", one.response, 4)
-            counts = (f"{one.tokens_in} tokens in", f"{one.tokens_out} out", f"{one.latency_ms} ms")
+            latency = () if one.latency_ms is None else (f"{one.latency_ms} ms",)
             reason = () if one.finish_reason is None else (f"finish_reason {one.finish_reason}",)
-            yield "    " + ", ".join((*counts, *reason))
+            yield "    " + ", ".join((f"{one.tokens_in} tokens in", f"{one.tokens_out} out", *latency, *reason))
             if one.repairs:
                 yield f"    repaired: {', '.join(one.repairs)}"
             yield f"    verdict: {one.verdict}"
