@@ -34,6 +34,7 @@ if TYPE_CHECKING:
     from sqlenrich.quality.review.review import Review, review
     from sqlenrich.renderer.expressions import check_sql, prompt_sql, repair_sql
     from sqlenrich.renderer.script import render
+    from sqlenrich.runner.batches import Batches, batches
     from sqlenrich.runner.drift import Drift
     from sqlenrich.runner.estimate import Estimate, estimate
     from sqlenrich.runner.probe import probe
@@ -68,6 +69,7 @@ _MODULES = {
     "quality.forget.forgotten": ("Forgotten",),
     "renderer.expressions": ("check_sql", "prompt_sql", "repair_sql"),
     "renderer.script": ("render",),
+    "runner.batches": ("Batches", "batches"),
     "runner.drift": ("Drift",),
     "runner.estimate": ("Estimate", "estimate"),
     "runner.probe": ("probe",),
@@ -87,6 +89,7 @@ _MODULE_OF = {name: module for module, names in _MODULES.items() for name in nam
 
 __all__ = [
     "Audit",
+    "Batches",
     "Caps",
     "Comparison",
     "ConfigError",
@@ -112,6 +115,7 @@ __all__ = [
     "Usage",
     "__version__",
     "audit",
+    "batches",
     "check_response",
     "check_sql",
     "compare",

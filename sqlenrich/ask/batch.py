@@ -37,6 +37,9 @@ if TYPE_CHECKING:  # "import sqlenrich" does not load the HTTP client
     from sqlenrich.llm.throttle.budget import Budget
 
 
+NO_BATCHES = "--batch sends the requests to an endpoint: give --endpoint, without --mock"
+
+
 @dataclass(frozen=True)
 class BatchPolicy:
     """How a vendor is asked for what became of batches. Times are in seconds."""
@@ -47,6 +50,8 @@ class BatchPolicy:
     later_poll_s: float = 300.0
     """The time between two looks once ``later_after_s`` have passed."""
     later_after_s: float = 600.0
+    committed: int = 5_000
+    """The answers of one commit."""
     creation: CreationPolicy | None = None
 
 
@@ -132,7 +137,7 @@ class BatchAsker:
     def check(self, choice: ModelChoice) -> None:
         """Refuse what has no batches. Raises ConfigError."""
         if choice.endpoint is None:
-            raise ConfigError("--batch sends the requests to an endpoint: give --endpoint, without --mock")
+            raise ConfigError(NO_BATCHES)
         budget = choice.budget
         if budget is not None and budget.max_cost is not None and self._max_out(choice) is None:
             raise ConfigError("max_cost needs the most that an answer may take: write params: {max_tokens: ...}")
@@ -215,7 +220,7 @@ class BatchAsker:
         self._requests = chain(self._requests, self.client.requests)
         self._collect_ended()
         held = self._send_all(most)
-        while self._open and not self.ended:
+        while self._open and not (self.stopped or self._done):
             if not self.policy.wait:
                 self._done = True
                 break
@@ -386,7 +391,7 @@ class BatchAsker:
 
         config: Any = getattr(self.choice.model, "config", None)
         sent = frozenset(() if config is None else config.params)
-        collection = BatchCollection(self.vendor, self.ledger, self._store, sent)
+        collection = BatchCollection(self.vendor, self.ledger, self._store, sent, self.policy.committed)
         try:
             found = collection.collect(replace(batch, run_id=self.client.origin.run_id), info)
         except (UnavailableError, DamagedFileError) as error:

@@ -13,9 +13,6 @@ from sqlenrich.llm.batch.vendor import BatchInfo, BatchLine, BatchVendor
 from sqlenrich.llm.messages import Answer, Request
 from sqlenrich.store.batches import Batch, BatchedRequest, BatchLedger
 
-COMMITTED = 5_000
-"""The answers of one commit."""
-
 
 @dataclass
 class Collected:
@@ -48,6 +45,8 @@ class BatchCollection:
     store: Callable[[Sequence[Answer]], None]
     sent: frozenset[str]
     """The names of the parameters of every request."""
+    committed: int
+    """The answers of one commit."""
 
     def collect(self, batch: Batch, info: BatchInfo) -> Collected:
         """Store the answers of a batch that has ended, then the line that says so."""
@@ -99,7 +98,7 @@ class BatchCollection:
             found.tokens_out += answer.tokens_out or 0
             if answer.request_hash not in stored:
                 part.append(answer)
-            if len(part) >= COMMITTED:
+            if len(part) >= self.committed:
                 self.store(part)
                 part.clear()
 

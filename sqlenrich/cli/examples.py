@@ -70,6 +70,10 @@ _COMMANDS = {
     "dbt": ("sqlenrich dbt prompts/*.prompt --project analytics --source raw.messages",),
     "probe": ("sqlenrich probe --target prod",),
     "usage": ("sqlenrich usage --target prod",),
+    "batches": (
+        "sqlenrich batches --output out.duckdb",
+        "sqlenrich batches --output out.duckdb --cancel all",
+    ),
     "completion": (
         'eval "$(sqlenrich completion bash)"',
         "sqlenrich completion zsh > ~/.zfunc/_sqlenrich",

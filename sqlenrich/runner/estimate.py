@@ -10,6 +10,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, NamedTuple, Unpack
 
+from sqlenrich.ask.batch import NO_BATCHES
 from sqlenrich.ask.model_choice import ModelChoice, ModelOptions, choose_model
 from sqlenrich.core.endpoint import Endpoint
 from sqlenrich.core.errors import ConfigError
@@ -106,8 +107,11 @@ class Estimate(Result):
             lines.append(("cost", "unknown", str(self.cost_unknown)))
         else:
             cost = f"{_range(self.cost_low, self.cost_high, money)} {self.currency}"
-            lines.append(("cost", cost, f"prices of {self.prices_as_of}, {self._cached()}, no retries"))
-        if self.seconds_low is None:
+            kind = "prices of batches" if self.limit == BATCHED else "prices"
+            lines.append(("cost", cost, f"{kind} of {self.prices_as_of}, {self._cached()}, no retries"))
+        if self.limit == BATCHED:
+            lines.append(("time", "within a day", BATCHED))
+        elif self.seconds_low is None:
             in_sql = bool(self.where) and not self.where.startswith(" at ")
             why = "a warehouse tells no time" if in_sql else "no rpm or tpm is set, and no stored answer has a latency"
             lines.append(("time", "unknown", why))
@@ -144,8 +148,14 @@ class Estimate(Result):
         return f"the lower bound with {self.cached_assumed:,} tokens in cached: the constant beginning"
 
 
+BATCHED = "the window in which a vendor answers a batch"
+"""What bounds the time of batches."""
+
+
 class EstimateOptions(SourceOptions, InputOptions, ModelOptions, CapOptions, PlaceOptions, total=False):
-    """The shorthands of an estimate: source, model, caps, prices, warehouse."""
+    """The shorthands of an estimate: source, model, caps, prices, warehouse; whether batches are asked."""
+
+    batch: bool
 
 
 def estimate(
@@ -184,10 +194,17 @@ def estimate(
         tokens_out = pending.tokens_out().scaled(share) if calls else None
     settings = choice.endpoint
     fixed = settings is None or settings.concurrency is not None
-    cost_low, cost_high, unknown, cached_assumed = _cost(config.prices, choice.resolved.name, tokens_in, tokens_out)
+    batch = bool(options.get("batch"))
+    if batch and settings is None:
+        raise ConfigError(NO_BATCHES)
+    cost_low, cost_high, unknown, cached_assumed = _cost(
+        config.prices, choice.resolved.name, tokens_in, tokens_out, batch=batch
+    )
     if caps.max_cost is not None and cost_high is not None and cost_high > caps.max_cost:
         cost_low, cost_high, stopped_at = min(cost_low or 0.0, caps.max_cost), caps.max_cost, "max_cost"
     low, high, limit = _time(settings, calls, tokens_in, tokens_out, latency_ms, choice.concurrency, fixed=fixed)
+    if batch and calls:
+        low, high, limit = None, None, BATCHED
     return Estimate(
         name=enrichment.name,
         model=choice.resolved.name,
@@ -294,7 +311,7 @@ def _nothing_in(database: Path | None) -> str:
 
 
 def _cost(
-    prices: Prices | None, model: str, tokens_in: TokensIn | None, tokens_out: TokensOut | None
+    prices: Prices | None, model: str, tokens_in: TokensIn | None, tokens_out: TokensOut | None, *, batch: bool
 ) -> tuple[float | None, float | None, str | None, int]:
     """Return both bounds of the cost, or why it is unknown, and the tokens that the lower bound assumes to be cached.
 
@@ -309,8 +326,12 @@ def _cost(
         return 0.0, 0.0, None, 0
     cached = tokens_in.shared if price.cached < price.input else 0
     dearest = tokens_in.total if price.cached > price.input else 0
-    low = price.cost(tokens_in.total, cached, tokens_out.total_low)
-    return low, price.cost(tokens_in.total, dearest, tokens_out.total_high), None, cached
+    share = float(price.batch_share) if batch else 1.0
+    low, high = (
+        price.cost(tokens_in.total, *counts)
+        for counts in ((cached, tokens_out.total_low), (dearest, tokens_out.total_high))
+    )
+    return None if low is None else low * share, None if high is None else high * share, None, cached
 
 
 def _time(

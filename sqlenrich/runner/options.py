@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import fields
+from dataclasses import fields, replace
 from pathlib import Path
 from typing import Any, TypedDict
 
@@ -46,8 +46,8 @@ class AskOptions(ModelOptions, CapOptions, total=False):
 class BatchOptions(TypedDict, total=False):
     """Whether a run asks by the vendor's Batch API."""
 
-    batch: bool
-    """Requests go out in files, at the price of batches."""
+    batch: bool | BatchPolicy
+    """Requests go out in files, at the price of batches; a policy says how often their vendor is asked."""
     wait: bool
     """False: the run ends once its batches are sent; the same run collects them later."""
 
@@ -101,9 +101,9 @@ def caps_of(caps: Caps | None, options: Mapping[str, Any]) -> Caps:
 
 def batch_policy(options: Mapping[str, Any]) -> BatchPolicy | None:
     """Return how batches are waited for; None where requests are sent one by one. Raises ConfigError."""
-    wait = options.get("wait", True)
-    if options.get("batch"):
-        return BatchPolicy(wait=wait)
+    wait, batch = options.get("wait", True), options.get("batch")
+    if batch:
+        return replace(batch if isinstance(batch, BatchPolicy) else BatchPolicy(), wait=wait)
     if not wait:
         raise ConfigError("--no-wait leaves batches to the vendor: give it with --batch")
     return None

@@ -79,6 +79,7 @@ def preview(file: str, input_: str | None, rows: int, yes: bool, **options: Any)
 @responses_option
 @cap_options
 @prices_option
+@click.option("--batch", is_flag=True, help="As run --batch would ask: at the price of batches, within a day.")
 @click.option("--sample", default=100, show_default=True, type=click.IntRange(0, 10_000), help="Prompts to count.")
 @json_option("plan")
 def plan(

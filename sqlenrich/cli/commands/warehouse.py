@@ -1,4 +1,4 @@
-"""Commands for warehouses, dbt and endpoints: render, dbt, probe, usage, tune."""
+"""Commands for warehouses, dbt and endpoints: render, dbt, probe, usage, batches, tune."""
 
 from __future__ import annotations
 
@@ -16,6 +16,7 @@ from sqlenrich.cli.options import (
     place_options,
     prices_option,
     spark_option,
+    stored_place_options,
     yes_option,
 )
 from sqlenrich.cli.root import EXIT_STALE, cli
@@ -122,6 +123,20 @@ def usage(as_json: bool, **options: Any) -> None:
     Tokens and cost are those of the stored answers; the vendor's own records stand beside them. Writes nothing.
     """
     found = se.usage(**options)
+    click.echo(found.to_json() if as_json else found.to_text())
+
+
+@cli.command(epilog=EXAMPLES["batches"])
+@stored_place_options
+@click.option("--cancel", metavar="KEY|all", help="Ask the vendor to end this batch, or every open one.")
+@click.option("--endpoint", metavar="URL", help="Where a batch to cancel is. Default: the endpoint with its URL.")
+@json_option("batches")
+def batches(as_json: bool, **options: Any) -> None:
+    """Show the batches whose answers go to an output.
+
+    What was answered before a batch is cancelled is paid for: run FILE --batch collects it.
+    """
+    found = se.batches(**options)
     click.echo(found.to_json() if as_json else found.to_text())
 
 
