@@ -19,6 +19,7 @@ import duckdb
 import pytest
 
 import sqlenrich as se
+from tests.support.batch_vendors import FakeVendors
 from tests.support.endpoint import ScriptedEndpoint
 from tests.test_readme import BLOCK, ROOT, replay, run, stable
 
@@ -143,12 +144,23 @@ def task(**options: Any) -> Any:
     """As ``airflow.sdk.task``: the function of a task, called while the DAG is made, only notes that it is in it."""
 
     def decorated(function: Any) -> Any:
-        def called() -> None:
+        def called() -> Called:
             TASKS.append((function, options))
+            return Called()
 
         return called
 
     return decorated
+
+
+class Called:
+    """A task that is in a DAG; ``>>`` orders two of them."""
+
+    def __rshift__(self, after: Called) -> Called:
+        return after
+
+
+task.sensor = task  # type: ignore[attr-defined]
 
 
 def dag(**options: Any) -> Any:
@@ -183,6 +195,29 @@ def test_the_airflow_dag(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     )
     with pytest.raises(RuntimeError, match="too many refused"):
         enrich(ds=DAYS[1])
+
+
+def test_the_airflow_dag_of_batches(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "airflow", module("airflow"))
+    poked = module("airflow.sdk", dag=dag, task=task, PokeReturnValue=SimpleNamespace)
+    monkeypatch.setitem(sys.modules, "airflow.sdk", poked)
+    monkeypatch.setenv("OPENAI_API_KEY", "sk-of-nobody")
+    TASKS.clear()
+    with FakeVendors(hold=True) as vendors:
+        example = folder / "airflow_batch.py"
+        text = example.read_text(encoding="utf-8")
+        example.write_text(text.replace("https://api.openai.com/v1", vendors.openai_url), encoding="utf-8")
+        runpy.run_path(str(example))
+        (send, _), (collect, options) = TASKS
+        assert options["mode"] == "reschedule"
+        assert send(ds=DAYS[0])["pending"] == 3, "one request was asked live"
+        assert not collect(ds=DAYS[0]).is_done
+        vendors.end()
+        collected = collect(ds=DAYS[0])
+    assert collected.is_done
+    assert json.loads(json.dumps(collected.xcom_value))["enriched"] == 4
+    assert stored(folder) == FIRST_DAY
+    assert set(vendors.billed.values()) == {1}
 
 
 class Dagster(ModuleType):

@@ -168,6 +168,7 @@ class BatchAsker:
         """Settle what a killed run left half made."""
         others: dict[str, int] = {}
         self._open.clear()
+        self.client.backend.hold()
         for batch in self.ledger.batches():
             if not batch.open:
                 continue
@@ -327,6 +328,7 @@ class BatchAsker:
             bytes=size,
             noted_at=datetime.now(UTC),
         )
+        self.client.backend.hold()
         asked = [BatchedRequest(one.request_hash, one.attempt, one.sent_hash or one.request_hash) for one in chunk]
         self.ledger.note(batch, asked)
         batch = self._creation().create(batch, lines)
@@ -359,6 +361,7 @@ class BatchAsker:
                     self.retryable += batch.requests
                     ended = True
                     continue
+            self.client.backend.hold()
             if batch.batch_id is not None and (info := self._state(batch)) is not None:
                 self._collect(batch, info)
                 ended = True

@@ -131,6 +131,9 @@ class Backend:
     def check_before_retry(self, enrichment: Enrichment) -> None:
         """The ledger tells whether there is a run."""
 
+    def hold(self) -> None:
+        """Make sure that the tables are still this run's. Raises LeaseLostError where another run has taken them."""
+
     def named(self, table: str) -> str:
         """Return the name of a table in the backend's schema."""
         return f"{self.schema}.{table}" if self.schema else table

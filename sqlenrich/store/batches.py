@@ -14,6 +14,7 @@ from typing import Any, Literal, NamedTuple
 
 from sqlglot import exp
 
+from sqlenrich.core.errors import ConfigError
 from sqlenrich.core.names import relation
 from sqlenrich.core.sql import equals, literal
 from sqlenrich.core.types import BIGINT, STRING, TIMESTAMP, Type
@@ -123,11 +124,18 @@ class BatchLedger:
     database: Database
 
     def exists(self) -> bool:
-        """Tell whether any batch was ever noted here."""
-        return self.database.columns(self._batches) is not None
+        """Tell whether any batch was ever noted here. Raises ConfigError where another version noted it."""
+        found = self.database.columns(self._batches)
+        if found is not None and (missing := set(COLUMNS) - {name.lower() for name in found}):
+            raise ConfigError(
+                f"{self.database.home}: {BATCHES} has no column {min(missing)}: another version of sqlenrich made it; "
+                "collect its batches with that version, or give another output"
+            )
+        return found is not None
 
     def make(self) -> None:
-        """Make the tables where they are missing."""
+        """Make the tables where they are missing. Raises ConfigError where another version made them."""
+        self.exists()
         self.database.append(self._batches, COLUMNS, [])
         self.database.append(self._requests, REQUEST_COLUMNS, [])
 
