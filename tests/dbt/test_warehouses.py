@@ -100,6 +100,7 @@ def test_builds_ask_each_request_once_and_one_at_a_time(warehouse: Warehouse) ->
     assert not made & {"tickets_responses_lock", "tickets_responses_asking"}
 
 
+@pytest.mark.parametrize("warehouse", ["snowflake"], indirect=True)
 def test_a_statement_that_fails_is_halved(warehouse: Warehouse) -> None:
     """The request at fault becomes a row; the others are answered, and a second build asks nothing."""
     running, project = warehouse.standin, warehouse.project
@@ -131,6 +132,7 @@ def write_models(project: DbtProject) -> None:
     se.write_dbt([se.load(project.prompt)], project.folder)
 
 
+@pytest.mark.parametrize("warehouse", ["snowflake", "bigquery"], indirect=True)
 def test_a_variable_chooses_the_model_and_its_dataset(warehouse: Warehouse) -> None:
     """One prompt file."""
     running, project, engine = warehouse.standin, warehouse.project, warehouse.standin.engine

@@ -14,7 +14,10 @@ from tests.support.warehouses import MODULES, Standin
 def warehouse(
     request: pytest.FixtureRequest, standins: Callable[[str], Standin], monkeypatch: pytest.MonkeyPatch
 ) -> Standin:
-    """Each stand-in in turn, without tables and faults, and the profile ``standin`` that reaches it."""
+    """Each stand-in in turn, without tables and faults, and the profile ``standin`` that reaches it.
+
+    What one engine does as another is tested on Snowflake's alone: a run takes the others ten times as long.
+    """
     found = standins(request.param)
     monkeypatch.setenv("DBT_PROFILES_DIR", str(found.folder))
     found.write_profile()

@@ -20,7 +20,7 @@ from sqlenrich.store.jobs import JobRunner
 from sqlenrich.store.statement_ledger import Lease, StatementLedger
 from sqlenrich.store.warehouse import WarehouseBackend
 from tests.support.warehouse_runs import REQUESTS, ROWS, Recorder, quick_run, start_quick
-from tests.support.warehouses import MODULES, SECRET, Standin
+from tests.support.warehouses import SECRET, Standin
 
 LEDGER = "_sqlenrich_statements"
 
@@ -74,6 +74,7 @@ def test_a_second_run_is_refused_wherever_it_runs_and_whatever_its_clock_says(
     assert (len(place.prompts()), place.asked_twice()) == (REQUESTS, 0)
 
 
+@pytest.mark.parametrize("warehouse", ["snowflake"], indirect=True)
 def test_a_frozen_run_ends_in_one_line_when_it_wakes_and_asks_nothing_more(place: Standin) -> None:
     slow(place)
     first = start_quick(place, chunk_rows=6)
@@ -118,6 +119,7 @@ def test_a_dead_run_whose_process_number_lives_again_holds_nothing_for_longer_th
     whole(place, quick_run(place, observer=Hastened(place)))
 
 
+@pytest.mark.parametrize("warehouse", ["snowflake"], indirect=True)
 @pytest.mark.parametrize("mutant", MUTANTS)
 def test_a_recovery_that_lacks_a_part_asks_twice(place: Standin, monkeypatch: pytest.MonkeyPatch, mutant: str) -> None:
     """It does not wait for the statement of the dead run, which goes on until this one asks."""
@@ -159,6 +161,7 @@ def test_a_runner_that_repeats_a_submission_asks_twice(place: Standin, monkeypat
     assert place.asked_twice() > 0
 
 
+@pytest.mark.parametrize("warehouse", ["snowflake"], indirect=True)
 def test_take_over_does_not_wait_for_a_lease_and_cancels_the_statement(place: Standin) -> None:
     slow(place, 5.0)
     first = start_quick(place, chunk_rows=6, lasts_s=600.0)
@@ -203,7 +206,7 @@ def test_a_submission_whose_answer_was_lost_is_asked_once(place: Standin, faults
 
 @pytest.mark.parametrize(
     ("warehouse", "faults", "most"),
-    [*((name, 1, 1000) for name in MODULES), ("snowflake", 1, REQUESTS + 10), ("snowflake", 4, REQUESTS + 5)],
+    [("snowflake", 1, 1000), ("snowflake", 1, REQUESTS + 10), ("snowflake", 4, REQUESTS + 5)],
     indirect=["warehouse"],
 )
 def test_what_a_failed_statement_asked_counts(place: Standin, faults: int, most: int) -> None:

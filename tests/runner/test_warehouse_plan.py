@@ -71,6 +71,7 @@ def test_a_plan_writes_nothing_and_counts_as_the_run_does(place: Standin, tmp_pa
     assert (last.calls, last.cached, last.tokens_in) == (0, REQUESTS, None)
 
 
+@pytest.mark.parametrize("warehouse", ["snowflake"], indirect=True)
 def test_an_endpoint_in_place_of_the_warehouse_s_function(place: Standin) -> None:
     with ScriptedEndpoint(tokenizes=False) as endpoint:
         found = planned(place, endpoint=endpoint.url, model="m")
@@ -85,6 +86,7 @@ def test_an_endpoint_in_place_of_the_warehouse_s_function(place: Standin) -> Non
     assert place.tables() == []
 
 
+@pytest.mark.parametrize("warehouse", ["snowflake"], indirect=True)
 def test_rows_that_are_not_asked(place: Standin) -> None:
     blank = [{**row, "channel": " ", "body": None if n % 2 else ""} for n, row in enumerate(ROWS[:7])]
     place.load([*ROWS[10:20], *blank])
@@ -98,6 +100,7 @@ def test_rows_that_are_not_asked(place: Standin) -> None:
     assert (found.rows, found.distinct_requests, found.calls) == (18, report.distinct_requests, report.calls)
 
 
+@pytest.mark.parametrize("warehouse", ["snowflake"], indirect=True)
 def test_the_command_and_what_it_refuses(place: Standin) -> None:
     database, _, schema = place.schema.rpartition(".")
     toml = place.folder / "sqlenrich.toml"

@@ -22,7 +22,7 @@ from sqlenrich.store.warehouse import WarehouseBackend
 from tests.support.endpoint import ScriptedEndpoint
 from tests.support.runs import rows as duckdb_rows
 from tests.support.warehouse_runs import REQUESTS, ROWS, enrich, quick_run, start
-from tests.support.warehouses import MODULES, Standin
+from tests.support.warehouses import Standin
 
 FAILURES = {"bad_json": 0.2, "missing_field": 0.1}
 COLUMNS = ("id", "channel", "intent", "urgency")
@@ -81,6 +81,7 @@ def wait_for(true: Any, seconds: float = 60.0) -> None:
         time.sleep(0.02)
 
 
+@pytest.mark.parametrize("warehouse", ["snowflake"], indirect=True)
 def test_a_signal_ends_after_the_statement_and_a_second_one_cancels_it(place: Standin) -> None:
     slow = 0.1 if place.engine == "databricks" else 2.0
     place.set(delay=slow)
@@ -108,6 +109,7 @@ def test_a_signal_ends_after_the_statement_and_a_second_one_cancels_it(place: St
     assert REQUESTS - 21 <= json.loads(out)["pending"] <= REQUESTS - 18
 
 
+@pytest.mark.parametrize("warehouse", ["snowflake"], indirect=True)
 def test_caps_are_kept(place: Standin, tmp_path: Path) -> None:
     assert enrich(place, max_rows=10).calls == 10
     first = {row[0] for row in place.rows("tickets_responses", "request_hash")}
@@ -166,6 +168,7 @@ def test_rows_replaced_by_key_are_right_although_statements_run_twice(place: Sta
     assert [name for name in place.tables() if name.endswith(("_incoming", "_joined"))] == []
 
 
+@pytest.mark.parametrize("warehouse", ["snowflake"], indirect=True)
 def test_passing_failures_are_waited_for(place: Standin) -> None:
     place.set(fail={"throttle": 0.07, "reset": 0.07, "job" if place.engine == "bigquery" else "statement": 0.1})
     report = quick_run(place, chunk_rows=20)
@@ -176,6 +179,7 @@ def test_passing_failures_are_waited_for(place: Standin) -> None:
     assert place.asked_twice() == 0
 
 
+@pytest.mark.parametrize("warehouse", ["snowflake"], indirect=True)
 def test_a_request_that_fails_its_statement_is_one_row(place: Standin) -> None:
     poisoned = "text 11"
     place.set(poison=poisoned)
@@ -207,6 +211,7 @@ def test_enrichments_that_would_write_each_others_tables(place: Standin) -> None
     assert len(place.prompts()) == asked
 
 
+@pytest.mark.parametrize("warehouse", ["snowflake"], indirect=True)
 def test_what_can_t_run_is_told_before_anything_is_asked(place: Standin) -> None:
     with pytest.raises(se.ConfigError, match="there is no table"):
         enrich(place, input=place.source + "_missing")
@@ -239,7 +244,7 @@ def test_a_target_names_the_place(place: Standin) -> None:
 
 @pytest.mark.parametrize(
     ("warehouse", "client"),
-    [("snowflake", False), *((name, True) for name in MODULES)],
+    [("snowflake", False), ("snowflake", True)],
     indirect=["warehouse"],
     ids=lambda value: value if isinstance(value, str) else "a client" if value else "the own function",
 )

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable
+from dataclasses import replace
 from datetime import date
 from decimal import Decimal
 from pathlib import Path
@@ -160,6 +161,7 @@ def test_prices_of_the_settings(tmp_path: Path) -> None:
 OK = ("m", None, 1_000_000, 500_000, 100_000, 10)
 FAILED = ("m", "HTTP 500", None, None, None, 120_000)
 MODELS = {"m": PRICE, "big": Price(Decimal(4), Decimal(4), Decimal(16)), "free": Price(*[Decimal(0)] * 3)}
+MODELS |= {"half": replace(PRICE, batch=Decimal("0.5"))}
 
 
 @pytest.mark.parametrize(
@@ -174,6 +176,9 @@ MODELS = {"m": PRICE, "big": Price(Decimal(4), Decimal(4), Decimal(16)), "free":
         pytest.param([OK, ("m", None, None, None, 5, 1)], None, "1 answers of m without token counts", id="no counts"),
         pytest.param([OK, ("m", None, 5, 0, None, 1)], None, "1 answers of m without token counts", id="no out"),
         pytest.param([OK, ("other", None, 1, 0, 1, 1)], None, "no price of other", id="no price"),
+        pytest.param([("half", None, 1_000_000, 500_000, 100_000, None)], 0.205, "", id="of a batch"),
+        pytest.param([("half", None, 1_000_000, 500_000, 100_000, 1)] * 2, 0.82, "", id="batches have a price"),
+        pytest.param([("m", None, 1_000_000, 500_000, 100_000, None)], 0.41, "", id="batches have none"),
     ],
 )
 def test_the_cost_of_a_run(answers: list[tuple[Any, ...]], cost: float | None, unknown: str) -> None:
@@ -196,10 +201,10 @@ def stored(answers: list[tuple[Any, ...]]) -> tuple[DbApiBackend, Plan]:
     db = duckdb.connect()
     db.execute(
         "CREATE TABLE e_responses (model VARCHAR, call_error VARCHAR, tokens_in BIGINT, tokens_cached BIGINT, "
-        "tokens_out BIGINT, latency_ms BIGINT, run_id VARCHAR)"
+        "tokens_out BIGINT, latency_ms BIGINT, run_id VARCHAR, raw VARCHAR)"
     )
     for answer in [("unknown", None, 1, 1, 1, 1, "other"), *((*answer, "run") for answer in answers)]:
-        db.execute("INSERT INTO e_responses VALUES (?, ?, ?, ?, ?, ?, ?)", answer)
+        db.execute("INSERT INTO e_responses VALUES (?, ?, ?, ?, ?, ?, ?, NULL)", answer)
     header = "---\nsource: t\nkey: [id]\noutput: {properties: {a: {type: string}}}\n---\n{{ body }}"
     return DbApiBackend(db, engine="duckdb"), compile_plan(loads(header, name="e"), "duckdb")
 

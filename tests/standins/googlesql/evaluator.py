@@ -14,16 +14,17 @@ defaults and other MERGE clauses are refused as unsupported.
 from __future__ import annotations
 
 import json
+import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from tests.standins.googlesql import functions
+from tests.standins.googlesql import calls, functions
 from tests.standins.googlesql.answers import Reply, answer_calls
 from tests.standins.googlesql.catalog import Schema
 from tests.standins.googlesql.errors import GoogleSQLError
 from tests.standins.googlesql.session import Data, Session, Table, View
-from tests.standins.googlesql.syntax import Node, path_of, place_of, quoted
+from tests.standins.googlesql.syntax import Edit, Node, path_of, place_of, quoted, splice
 
 if TYPE_CHECKING:
     from tests.standins.googlesql.analyzer import Analyzed, GoogleSQL
@@ -185,7 +186,7 @@ def _run(session: Session, raw: bytes, statements: list[Node], reply: Reply, res
         run = _STATEMENTS.get(statement.kind)
         if run is None:
             raise GoogleSQLError(f"not emulated: {statement.kind}", *place_of(raw, statement.start))
-        text, parsed = functions.expanded(oracle, raw, statement, session.functions)
+        text, parsed = functions.expanded(oracle, *_at_one_instant(oracle, raw, statement), session.functions)
         analyzed = oracle.analyze_statement(text, parsed, session.schema)
         text, answered = answer_calls(session, text[parsed.start : parsed.end], reply)
         _, (parsed,) = oracle.parse(text.decode())
@@ -194,6 +195,26 @@ def _run(session: Session, raw: bytes, statements: list[Node], reply: Reply, res
         finally:
             for name in answered:
                 session.drop(name)
+
+
+def _at_one_instant(oracle: GoogleSQL, raw: bytes, statement: Node) -> tuple[bytes, Node]:
+    """The statement with the time of its start in the place of CURRENT_TIMESTAMP, where it asks a model.
+
+    Such a statement is evaluated in two parts; BigQuery gives one time to all of it.
+    """
+    if not any(True for found in (calls.table_calls, calls.scalar_calls) for _ in found(statement)):
+        return raw, statement
+    now = f"TIMESTAMP_MICROS({time.time_ns() // 1000})".encode()
+    edits = [
+        Edit(node.start, node.end, now)
+        for node in statement.walk()
+        if node.kind == "FunctionCall" and raw[node.start : node.end].upper().startswith(b"CURRENT_TIMESTAMP")
+    ]
+    if not edits:
+        return raw, statement
+    text, _ = splice(raw, statement.start, statement.end, edits)
+    _, (parsed,) = oracle.parse(text.decode())
+    return text, parsed
 
 
 Run = Callable[["Session", bytes, Node, "Analyzed", list[Table]], None]
