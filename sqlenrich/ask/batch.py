@@ -84,7 +84,7 @@ class BatchAsker:
     _tried: bool = False
     """Whether live requests of the round were to tell if its answers are accepted."""
     _done: bool = False
-    """Whether nothing more is sent: what is open is left to the vendor, or somebody cancelled it."""
+    """Whether nothing more is sent: somebody cancelled a batch, or no answer is accepted."""
     _fits: int | None = None
     """The most requests of a batch that the vendor took, where it refused one for the tokens that wait already."""
     _requests: Iterator[Request] = field(default_factory=lambda: iter(()))
@@ -222,10 +222,7 @@ class BatchAsker:
         self._collect_ended()
         held = self._send_all(most)
         while self._open and not (self.stopped or self._done):
-            if not self.policy.wait:
-                self._done = True
-                break
-            if not self._pause(self._poll_s):
+            if not self.policy.wait or not self._pause(self._poll_s):
                 break
             if self._collect_ended() and held and not self.ended:
                 held = self._send_all(most)

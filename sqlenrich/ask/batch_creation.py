@@ -42,7 +42,8 @@ class BatchCreation:
     def create(self, batch: Batch, lines: Callable[[], Iterable[bytes]]) -> Batch:
         """Return the batch once the vendor has it. Raises BatchError where it does not; its line then says so.
 
-        Where even the vendor's list leaves a lost reply in doubt, the batch is returned as it is: later runs settle it.
+        Where several batches of the vendor may be this one, it is returned as it is: their ends tell which. Where a
+        reply is lost again and again and the vendor lists no such batch, the error leaves it to the next run.
         """
         try:
             file_id = self._repeated(
@@ -65,7 +66,9 @@ class BatchCreation:
         try:
             info = self._repeated(lambda: self.vendor.create(batch.key, file_id), found, lambda: doubtful)
         except ReplyLostError:
-            return batch
+            if doubtful:
+                return batch
+            raise
         except BatchError as error:
             self.ledger.write(replace(batch, state="abandoned", unasked=batch.requests, error=str(error)))
             raise
@@ -98,9 +101,10 @@ class BatchCreation:
             if info.vendor_id not in known
         ]
         named = [info for info in found if info.key is not None]
-        for extra in named[1:]:  # the same file twice: what is not begun yet is not paid for
-            self.note(f"batch {batch.key} is there twice: {extra.vendor_id} is cancelled")
-            self.vendor.cancel(extra.vendor_id)
+        for extra in named[1:]:
+            if extra.open:  # what it has not asked yet is not paid for
+                self.note(f"batch {batch.key} is there twice: {extra.vendor_id} is cancelled")
+                self.vendor.cancel(extra.vendor_id)
         return named[:1] or found
 
     def _created(self, batch: Batch, info: BatchInfo) -> Batch:

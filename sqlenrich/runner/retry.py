@@ -136,7 +136,8 @@ def _retry(
     failure: SqlenrichError | None = None
     session.confirm(counts, cached)
     try:
-        _ask_until_done(session, rounds, calls, start, counts.pending)
+        collect = session.batch is not None and bool(session.open_batches(every))
+        _ask_until_done(session, rounds, calls, start, counts.pending, collect=collect)
     except SqlenrichError as error:
         failure = error
     with raising_first(failure):
@@ -146,26 +147,35 @@ def _retry(
         )
 
 
-def _ask_until_done(session: Session, rounds: Rounds, calls: Sequence[Call], start: RunStart, pending: int) -> None:
+def _ask_until_done(
+    session: Session, rounds: Rounds, calls: Sequence[Call], start: RunStart, pending: int, *, collect: bool
+) -> None:
+    """Ask until nothing is pending; ``collect``: open batches have answers that come without a request."""
     backend, most = session.backend, session.caps.max_rows
-    while pending and not _over(session):
-        asked = _ask_round(session, rounds, calls)
+    while (pending or collect) and not _over(session):
+        calls_before = rounds.calls
+        asked = _ask_round(session, rounds, calls, collect=collect)
+        collect = False
         if rounds.progress.total > asked:
             rounds.repeats += asked
         backend.judge(rounds.plan, asked_by=start.run_id)
         left = backend.count([call.step for call in calls])
+        if rounds.calls == calls_before and pending and left >= pending:
+            return  # the asker sends nothing more
         pending = left if most is None else min(left, most - rounds.progress.total)
 
 
-def _ask_round(session: Session, rounds: Rounds, calls: Sequence[Call]) -> int:
+def _ask_round(session: Session, rounds: Rounds, calls: Sequence[Call], *, collect: bool) -> int:
     """Ask all calls once; give how many requests that were. No request is in two of them."""
     before, most = rounds.progress.total, session.caps.max_rows
     for choice, step, answered, _ in calls:
+        if _over(session):
+            break
         left = None if most is None else most - rounds.progress.total
-        if not _over(session) and (
-            pending := session.backend.refresh(rounds.plan, step, left, ordered=choice.prefix_order)
-        ):
+        pending = session.backend.refresh(rounds.plan, step, left, ordered=choice.prefix_order)
+        if pending or collect:
             rounds.ask(choice, step, pending, repeat=False, answered=answered)
+            collect = False
     return rounds.progress.total - before
 
 

@@ -77,6 +77,8 @@ class Session:
     """Whether the observer declined to send the requests."""
     batch: BatchPolicy | None = None
     """How a vendor's Batch API is asked; None: requests are sent one by one."""
+    _has_batches: bool = False
+    """Whether there is a ledger of batches."""
 
     def __post_init__(self) -> None:
         self.run_id = self.run_id or f"{self.started:%Y%m%dT%H%M%S}-{uuid.uuid4().hex[:8]}"
@@ -151,12 +153,18 @@ class Session:
             self.batches.make()
         elif not self.batches.exists():
             return list(calls)
+        self._has_batches = True
         return [replace(call, pending=self.batches.without_open(call)) for call in calls]
 
+    def batches_of_run(self) -> list[Batch]:
+        """Return the batches of the enrichment; none where no batch was noted when the verb began."""
+        return [one for one in self.batches.batches() if one.name == self.name] if self._has_batches else []
+
     def open_batches(self, calls: Sequence[Step]) -> list[Batch]:
-        """Return the batches whose answers are still to come."""
+        """Return the batches whose answers are still to come, of every enrichment that shares the table of answers."""
         tables = {call.relation for call in calls}
-        return [one for one in self.batches.batches() if one.open and one.responses in tables]
+        known = self.batches.batches() if self._has_batches else []
+        return [one for one in known if one.open and one.responses in tables]
 
     def pin(self, plan: Plan) -> ModelPin | None:
         """Return the pin of the header, once the prompts are made."""
@@ -272,7 +280,7 @@ class Session:
             repairs_off={} if advice is None else {" ".join(one): rows for one, rows in advice.rows.items()},
             advice=() if advice is None else tuple(advice.lines()),
             examples=tuple(self.judge.told()) if self._cap_reached(results.pending) == CAP else (),
-            batches=shown_batches([one for one in self.batches.batches() if one.run_id == self.run_id or one.open]),
+            batches=shown_batches([one for one in self.batches_of_run() if one.run_id == self.run_id or one.open]),
         )
         if publish:
             self.backend.publish(plan)

@@ -16,7 +16,7 @@ from sqlglot import exp
 
 from sqlenrich.core.errors import ConfigError
 from sqlenrich.core.names import relation
-from sqlenrich.core.sql import equals, literal
+from sqlenrich.core.sql import case, equals, literal
 from sqlenrich.core.types import BIGINT, STRING, TIMESTAMP, Type
 from sqlenrich.plan.plan import Step
 from sqlenrich.store.database import Database, selected
@@ -189,26 +189,33 @@ class BatchLedger:
         A batch is paid for once it is created: nobody else asks its requests.
         """
         assert call.pending is not None
-        engine = self.database.engine
-        batches, requests = (relation(engine, table) for table in (self._batches, self._requests))
-        key = exp.column("key")
-        of_table = exp.select("key").from_(batches).where(equals("responses", call.relation))
-        ended = (
-            exp.select("key")
-            .from_(batches.copy())
-            .where(exp.In(this=exp.column("state"), expressions=[literal(state) for state in ENDED]))
+        batches, requests = (relation(self.database.engine, table) for table in (self._batches, self._requests))
+        has_ended = case(
+            (exp.In(this=exp.column("state"), expressions=[literal(state) for state in ENDED]), literal(1)),
+            default=literal(0),
         )
-        open_ = (
-            exp.select("request_hash")
-            .from_(requests)
-            .where(
-                exp.In(this=key, query=of_table.subquery(copy=False)),
-                exp.Not(this=exp.In(this=key.copy(), query=ended.subquery(copy=False))),
+        keys = (
+            exp.select("key")
+            .from_(batches)
+            .where(equals("responses", call.relation))
+            .group_by("key")
+            .having(exp.EQ(this=exp.Max(this=has_ended), expression=literal(0)))
+        )
+        asked = (
+            exp.select(exp.column("request_hash", table="r"))
+            .distinct()
+            .from_(exp.alias_(requests, "r", table=True))
+            .join(
+                keys.subquery("b"),
+                on=exp.EQ(this=exp.column("key", table="r"), expression=exp.column("key", table="b")),
             )
         )
-        asked = exp.In(this=exp.column("request_hash"), query=open_.subquery(copy=False))
+        hash_, open_ = exp.column("request_hash", table="p"), exp.column("request_hash", table="o")
         return (
-            exp.select(*call.pending.named_selects).from_(call.pending.subquery("pending")).where(exp.Not(this=asked))
+            exp.select(*(exp.column(name, table="p") for name in call.pending.named_selects))
+            .from_(call.pending.subquery("p"))
+            .join(asked.subquery("o"), on=exp.EQ(this=hash_, expression=open_), join_type="LEFT")
+            .where(exp.Is(this=open_.copy(), expression=exp.Null()))
         )
 
     @property

@@ -115,6 +115,8 @@ class Ledger:
 
     def _create(self) -> None:
         """Make the ledger where it is missing, and the columns that one of an earlier version lacks."""
+        if self._begun:
+            return
         found = self.connection.columns(self.table)
         if found is None:
             self._execute(create_if_missing(self.engine, self._table(), COLUMNS))

@@ -7,6 +7,7 @@ import signal
 import subprocess
 import sys
 import threading
+import time
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -20,6 +21,10 @@ from tests.support.batch_driver import MOMENTS, QUICK
 from tests.support.batch_vendors import FakeVendors
 from tests.support.endpoint import ScriptedEndpoint
 from tests.support.runs import GOOD, Result, assert_accounted, call, rows, write_csv, write_prompt
+from tests.support.warehouse_runs import REQUESTS as WAREHOUSE_REQUESTS
+from tests.support.warehouse_runs import ROWS as WAREHOUSE_ROWS
+from tests.support.warehouse_runs import enrich
+from tests.support.warehouses import Standin
 
 ROWS = 40
 REQUESTS = ROWS - 2
@@ -232,7 +237,13 @@ def test_a_stop_leaves_batches_to_the_vendor(tmp_path: Path, fake: FakeVendors) 
 
     fake.hold = True
     stopper = Stopper()
-    threading.Timer(1.0, stopper.stop).start()
+
+    def stop_once_sent() -> None:
+        while not fake.batches:
+            time.sleep(0.02)
+        stopper.stop()
+
+    threading.Thread(target=stop_once_sent, daemon=True).start()
     stopped = run(tmp_path, endpoint(fake), stopper=stopper, batch=replace(QUICK, poll_s=60.0))
     assert (stopped.exit_status, stopped.pending, len(fake.batches)) == (4, REQUESTS, 1)
     assert "1 batch open at the vendor" in stopped.to_text()
@@ -276,6 +287,45 @@ def test_refused_rows_are_retried_by_batches(tmp_path: Path, fake: FakeVendors) 
     last = se.retry(tmp_path / "intent.prompt", output=tmp_path / "out.duckdb", model=endpoint(fake), batch=QUICK)
     assert (last.enriched, last.calls) == (ROWS, REQUESTS)
     assert set(fake.billed.values()) == {2}
+
+
+def test_a_retry_leaves_its_batches_and_collects_them(tmp_path: Path, fake: FakeVendors) -> None:
+    good, fake.complete = fake.complete, answering("no JSON")
+    run(tmp_path, endpoint(fake), stop_after_refused=0)
+    fake.complete, fake.hold = good, True
+    again: dict[str, Any] = {"output": tmp_path / "out.duckdb", "model": endpoint(fake), "batch": QUICK}
+    sent = se.retry(tmp_path / "intent.prompt", wait=False, **again)
+    assert (sent.calls, sent.pending, sent.exit_status) == (REQUESTS, REQUESTS, 4)
+    waiting = se.retry(tmp_path / "intent.prompt", wait=False, **again)
+    assert (waiting.calls, waiting.pending) == (0, REQUESTS)
+    fake.end()
+    collected = se.retry(tmp_path / "intent.prompt", **again)
+    assert (collected.calls, collected.enriched, collected.pending) == (0, ROWS, 0)
+    assert set(fake.billed.values()) == {2}
+
+
+def test_a_retry_ends_where_its_batch_is_cancelled(tmp_path: Path, fake: FakeVendors) -> None:
+    good, fake.complete = fake.complete, answering("no JSON")
+    run(tmp_path, endpoint(fake), stop_after_refused=0)
+    fake.complete, fake.cancel = good, part
+    again = se.retry(tmp_path / "intent.prompt", output=tmp_path / "out.duckdb", model=endpoint(fake), batch=QUICK)
+    assert again.exit_status == 4
+    assert 0 < again.pending < REQUESTS
+
+
+@pytest.mark.parametrize("warehouse", ["snowflake"], indirect=True)
+def test_rows_of_a_warehouse(place: Standin, fake: FakeVendors) -> None:
+    """The driver sends them, and the ledger is a table of the schema; the run that waits keeps its lease."""
+    model = endpoint(fake, batch_requests=20)
+    fake.complete, fake.hold = answering('{"intent":"a","urgency":3}'), True
+    sent = enrich(place, model=model, batch=QUICK, wait=False)
+    assert (sent.pending, [one["requests"] for one in sent.batches]) == (WAREHOUSE_REQUESTS, [20, 11])
+    assert enrich(place, model=model, wait=True).calls == 0, "a plain run leaves them alone"
+    fake.end()
+    report = enrich(place, model=model, batch=QUICK)
+    assert (report.enriched, report.calls, report.pending) == (len(WAREHOUSE_ROWS), 0, 0)
+    assert set(fake.billed.values()) == {1}
+    assert [state for (state,) in place.rows(BATCHES, "state", where="ended_at IS NOT NULL")] == ["collected"] * 2
 
 
 def command(folder: Path, verb: str, *arguments: object) -> Result:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import re
 import tempfile
 from collections.abc import Callable, Collection, Generator, Iterable, Iterator
@@ -10,8 +9,7 @@ from contextlib import ExitStack, closing
 from dataclasses import replace
 from datetime import UTC, datetime
 from itertools import islice
-from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import IO, TYPE_CHECKING
 from urllib.parse import urlsplit
 
 from sqlenrich.core.endpoint import Endpoint
@@ -21,7 +19,7 @@ from sqlenrich.llm.batch.connection import INSTALL, PAGE_BATCHES, PLACEHOLDER_KE
 from sqlenrich.llm.batch.errors import GoneError
 from sqlenrich.llm.batch.failures import CANCEL, CREATE, LIST, STATE, Step
 from sqlenrich.llm.batch.messages_body import MessagesBody
-from sqlenrich.llm.batch.request_file import write_file
+from sqlenrich.llm.batch.request_file import BUFFER_BYTES, saying_where, write_lines
 from sqlenrich.llm.batch.vendor import (
     CLOCK_SKEW,
     BatchCounts,
@@ -78,7 +76,8 @@ class AnthropicVendor:
         self.shown = self._connection.shown
         self._stack = ExitStack()
         self._client: Anthropic | None = None
-        self._files: set[Path] = set()
+        self._files: dict[str, IO[bytes]] = {}
+        """The bodies that create batches, by key: files without a name, which nobody else can read."""
 
     def __enter__(self) -> AnthropicVendor:
         try:
@@ -103,8 +102,8 @@ class AnthropicVendor:
     def __exit__(self, *error: object) -> None:
         self._client = None
         self._stack.close()
-        for path in self._files:
-            path.unlink(missing_ok=True)
+        for file in self._files.values():
+            file.close()
         self._files.clear()
 
     @property
@@ -124,16 +123,20 @@ class AnthropicVendor:
         return b'{"custom_id":"' + request.custom_id.encode() + b'","params":' + request.body + b"}\n"
 
     def upload(self, key: str, lines: Iterable[bytes]) -> str:
-        """Write the body that creates a batch, and return the path of its file."""
-        handle, name = tempfile.mkstemp(f".{checked_key(key)}.json", "sqlenrich-")
-        os.close(handle)
-        path = Path(name)
-        self._files.add(path)
-        write_file(path, _as_body(lines), self.limits, self.shown)
-        return name
+        """Write the body that creates a batch to a file of this process, and return the key of it."""
+        file = tempfile.TemporaryFile(buffering=BUFFER_BYTES)  # noqa: SIM115 (it lives until the batch is created)
+        try:
+            with saying_where(tempfile.gettempdir()):
+                write_lines(file, _as_body(lines), self.limits, self.shown)
+                file.flush()
+        except BaseException:
+            file.close()
+            raise
+        self._files[checked_key(key)] = file
+        return key
 
     def find_upload(self, key: str, since: datetime) -> str | None:
-        """Return None: a file of another process may be half written."""
+        """Return None: the file of another process is gone with it."""
         del key, since
         return None
 
@@ -142,18 +145,17 @@ class AnthropicVendor:
         from anthropic.types.messages import MessageBatch
 
         checked_key(key)
-        path = Path(file_id)
-        if path not in self._files or not path.exists():
-            raise GoneError(f"{file_id}: the file of the batch {key} is not there any more")
+        file = self._files.get(file_id)
+        if file is None:
+            raise GoneError(f"the file of the batch {key} is not there any more")
         client = self.client.with_options(max_retries=0)
 
         def send() -> MessageBatch:
-            with path.open("rb") as file:
-                return client.post(PAGE, content=file, cast_to=MessageBatch)
+            file.seek(0)
+            return client.post(PAGE, content=file, cast_to=MessageBatch)
 
         made = self._read(CREATE, send)
-        path.unlink(missing_ok=True)
-        self._files.discard(path)
+        self._files.pop(file_id).close()
         return replace(made, key=key)
 
     def find(self, key: str, since: datetime, requests: int, custom_ids: Collection[str]) -> list[BatchInfo]:
