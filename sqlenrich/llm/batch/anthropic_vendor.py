@@ -132,7 +132,9 @@ class AnthropicVendor:
         except BaseException:
             file.close()
             raise
-        self._files[checked_key(key)] = file
+        if (before := self._files.pop(checked_key(key), None)) is not None:
+            before.close()
+        self._files[key] = file
         return key
 
     def find_upload(self, key: str, since: datetime) -> str | None:
