@@ -124,6 +124,7 @@ class AnthropicVendor:
 
     def upload(self, key: str, lines: Iterable[bytes]) -> str:
         """Write the body that creates a batch to a file of this process, and return the key of it."""
+        checked_key(key)
         file = tempfile.TemporaryFile(buffering=BUFFER_BYTES)  # noqa: SIM115 (it lives until the batch is created)
         try:
             with saying_where(tempfile.gettempdir()):
@@ -132,7 +133,7 @@ class AnthropicVendor:
         except BaseException:
             file.close()
             raise
-        if (before := self._files.pop(checked_key(key), None)) is not None:
+        if (before := self._files.pop(key, None)) is not None:
             before.close()
         self._files[key] = file
         return key
