@@ -23,13 +23,13 @@ from tests.support.virtual import (
     stream,
 )
 
-MINUTES = 8
+MINUTES = 6
 LEARNT = 4
 """From the fourth minute on the limit is known."""
 ALL = 10**9
 
 
-@pytest.mark.parametrize("seed", [3, 4, 5, 6])
+@pytest.mark.parametrize("seed", [3, 4])
 @pytest.mark.parametrize(
     ("rule", "latency_s", "at_a_time", "fixed", "first", "learnt", "least"),
     [
@@ -49,7 +49,7 @@ ALL = 10**9
             lambda c: Chance(c, 0.05), 5.0, ALL, None, 0.08, 0.07, 5000, id="one of 20 by chance, slow answers"
         ),
         pytest.param(
-            lambda c: Chance(c, 0.1), 2.0, ALL, None, 0.13, 0.12, 12000, id="one of ten by chance, slow answers"
+            lambda c: Chance(c, 0.1), 5.0, ALL, None, 0.13, 0.12, 4800, id="one of ten by chance, slow answers"
         ),
         pytest.param(lambda c: Chance(c, 0.5), 2.0, ALL, None, 0.6, 0.6, 200, id="half by chance, slow answers"),
         pytest.param(lambda c: Chance(c, 0.67), 0.4, ALL, None, 0.8, 0.8, 100, id="two thirds by chance"),
@@ -103,7 +103,7 @@ def test_it_recovers(
     random.seed(7)
     clock = Clock()
     phases = before(clock)
-    wire = VirtualEndpoint(clock, Phases(clock, *phases, (0, Sliding(clock, ALL))).admits, 3.0)
+    wire = VirtualEndpoint(clock, Phases(clock, *phases, (0, Sliding(clock, ALL))).admits, 6.0)
     last = int(sum(for_s for for_s, _ in phases) // 60) + minutes
 
     async def work() -> list[str]:
@@ -112,7 +112,7 @@ def test_it_recovers(
         return await stream(clock, model, last + 1)
 
     in_no_time(monkeypatch, clock, work)
-    assert wire.taken[last] > 0.9 * 60 * ConcurrencyPolicy().largest / (1.1 * 3.0 + 0.03), (wire.taken, wire.refused)
+    assert wire.taken[last] > 0.9 * 60 * ConcurrencyPolicy().largest / (1.1 * 6.0 + 0.03), (wire.taken, wire.refused)
 
 
 def test_what_is_learnt_is_told(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -67,7 +67,10 @@ def answer(prompt: str) -> str:
     return text[:-9] if number % 10 == 7 else text
 
 
-ENGINES = [*MODULES, pytest.param("spark", marks=pytest.mark.spark)]
+SPARK = pytest.param("spark", marks=pytest.mark.spark)
+ENGINES = [*MODULES, SPARK]
+one_of_each_sql = pytest.mark.parametrize("place", ["snowflake", "bigquery", SPARK], indirect=True)
+"""Databricks' SQL is Spark's: what only reads is compared on one of them."""
 
 
 @dataclass(frozen=True)
@@ -160,6 +163,7 @@ OWN = (
 )
 
 
+@one_of_each_sql
 def test_the_report_is_that_of_duckdb(place: Place, expected: Place) -> None:
     found, wanted = (se.report(one.enrichment, **one.options) for one in (place, expected))
     assert differences(json.loads(found.to_json()), json.loads(wanted.to_json())) == []
@@ -188,6 +192,7 @@ def judged(place: Place, folder: Path) -> tuple[list[dict[str, str]], Path]:
     return lines, read
 
 
+@one_of_each_sql
 def test_a_review_is_that_of_duckdb(place: Place, expected: Place, tmp_path: Path) -> None:
     sheets, reviews = [], []
     for number, one in enumerate((place, expected)):
@@ -207,8 +212,9 @@ def test_a_review_is_that_of_duckdb(place: Place, expected: Place, tmp_path: Pat
     assert found.estimate.whole.found.wrong > 0
 
 
+@one_of_each_sql
 def test_an_audit_is_that_of_duckdb(place: Place, expected: Place) -> None:
-    for row in (None, {"id": "000"}, {"id": "001"}):
+    for row in (None, {"id": "001"}):
         found, wanted = (se.audit(one.enrichment, row=row, **one.options) for one in (place, expected))
         assert differences(found.to_dict(), wanted.to_dict()) == []
         assert found.holds
@@ -252,6 +258,7 @@ def labels_file(path: Path, *, whole: bool) -> Path:
     return path
 
 
+@one_of_each_sql
 def test_an_evaluation_is_that_of_duckdb(place: Place, expected: Place, made: Place, tmp_path: Path) -> None:
     given: dict[str, Any] = {} if "engine" in place.options else {"input": f"{place.folder}/rows"}
     with ScriptedEndpoint(content=answer, models=("m",)) as endpoint:
@@ -268,10 +275,9 @@ def test_an_evaluation_is_that_of_duckdb(place: Place, expected: Place, made: Pl
             assert 0 < found.fields[0].right < found.rows == len(LABELLED)
     assert found.fields[0].change is not None  # since the evaluation of the same rows with other prompts
     assert found.fields[0].change == wanted.fields[0].change
-    for one in (place, expected):
-        assert se.audit(one.enrichment, **one.options).holds
 
 
+@one_of_each_sql
 def test_a_comparison_draws_rows_of_a_table_by_their_keys(place: Place, expected: Place, tmp_path: Path) -> None:
     others = [tmp_path / "a" / "other.prompt", tmp_path / "b" / "other.prompt"]
     for other, one in zip(others, (place, expected), strict=True):
@@ -327,9 +333,9 @@ def test_rows_are_forgotten_as_in_duckdb(place: Place, expected: Place) -> None:
         told = [(one.rows, one.answers, one.shared, one.orphans) for one in (*counted, found, wanted)]
         assert told == [told[0]] * 4, choice
         assert told[0][:2] == (rows, answers), choice
-        audit, duckdbs = (se.audit(one.enrichment, **one.options) for one in (place, expected))
-        assert differences(audit.to_dict(), duckdbs.to_dict()) == []
-        assert audit.holds, choice
+    audit, duckdbs = (se.audit(one.enrichment, **one.options) for one in (place, expected))
+    assert differences(audit.to_dict(), duckdbs.to_dict()) == []
+    assert audit.holds
     for one in (place, expected):
         assert (evaluated(one, "060"), evaluated(one, "061") > 0) == (0, True)
     with pytest.raises(se.ConfigError, match="has no row id=060 of tickets"):

@@ -22,6 +22,7 @@ def copies(place: Standin) -> list[str]:
     return [name for name in place.tables() if "sample" in name or name.startswith("_sqlenrich_evaluate")]
 
 
+@pytest.mark.parametrize("warehouse", ["snowflake"], indirect=True)
 def test_a_run_scores_the_warehouse_first_and_asks_no_row_twice(place: Standin) -> None:
     prompt, labels = place.folder / "tickets.prompt", place.folder / "labels.csv"
     prompt.write_text(prompt.read_text().replace("---", "---\nevaluate: {truth: labels.csv, require: {intent: 1}}", 1))

@@ -30,6 +30,7 @@ def planned(at: Standin, **options: object) -> se.Estimate:
     return se.estimate(se.load(at.folder / "tickets.prompt"), **given)  # type: ignore[arg-type]
 
 
+@pytest.mark.parametrize("warehouse", ["snowflake", "bigquery"], indirect=True)
 def test_a_plan_writes_nothing_and_counts_as_the_run_does(place: Standin, tmp_path: Path) -> None:
     model = planned(place).model
     prices = tmp_path / "prices.toml"

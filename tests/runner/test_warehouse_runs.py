@@ -32,6 +32,7 @@ def folded(rows: Any) -> list[tuple[Any, ...]]:
     return sorted((tuple(row) for row in rows), key=str)
 
 
+@pytest.mark.parametrize("warehouse", ["snowflake"], indirect=True)
 def test_results_equal_those_of_duckdb(place: Standin, tmp_path: Path) -> None:
     place.set(answers_fail=FAILURES)
     report = enrich(place, chunk_rows=20)
@@ -278,6 +279,7 @@ def test_statements_are_lines_of_a_table_and_no_part_of_the_report_that_is_store
 MISSING = (("tickets_responses", ("INSERT", "UPDATE")), ("tickets_quarantine", ("INSERT", "UPDATE", "CREATE")))
 
 
+@pytest.mark.parametrize("warehouse", ["snowflake", "bigquery"], indirect=True)
 def test_a_right_that_the_end_needs_is_missed_before_anything_is_asked(place: Standin) -> None:
     enrich(place, max_rows=5)
     asked = len(place.prompts())
