@@ -213,8 +213,13 @@ class BatchAsker:
         self.left -= before - self.client.left
 
     def ask(self, most: int | None) -> None:
-        """Send what is pending in batches, and wait for all that are open, unless the run is not to wait."""
-        if most is not None and self._live and self.client.left and not self._tried:
+        """Send what is pending in batches, and wait for all that are open, unless the run is not to wait.
+
+        Where no live request goes ahead, nothing is held back until an answer is accepted: that would take a day.
+        """
+        if not self._live:
+            most = None
+        elif most is not None and self.client.left and not self._tried:
             self._tried = True
             self._ask_live(lambda: self.client.ask(most))  # a batch would take hours to tell as much
             return

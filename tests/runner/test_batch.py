@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import signal
 import subprocess
 import sys
@@ -16,6 +17,7 @@ from typing import Any
 import pytest
 
 import sqlenrich as se
+from sqlenrich.spark.session import settings
 from sqlenrich.store.batches import BATCHES
 from tests.support.batch_driver import MOMENTS, QUICK
 from tests.support.batch_vendors import FakeVendors
@@ -326,6 +328,65 @@ def test_rows_of_a_warehouse(place: Standin, fake: FakeVendors) -> None:
     assert (report.enriched, report.calls, report.pending) == (len(WAREHOUSE_ROWS), 0, 0)
     assert set(fake.billed.values()) == {1}
     assert [state for (state,) in place.rows(BATCHES, "state", where="ended_at IS NOT NULL")] == ["collected"] * 2
+
+
+def test_without_a_live_request_all_are_sent_at_once(tmp_path: Path, fake: FakeVendors) -> None:
+    """More than a run asks before an answer is accepted."""
+    fake.hold = True
+    prompt, _, output = made(tmp_path)
+    data = write_csv(tmp_path / "many.csv", [(i, f"text {i}") for i in range(300)])
+    on: dict[str, Any] = {"input": data, "output": output, "batch": QUICK}
+    sent = se.run(prompt, model=endpoint(fake, batch_requests=120), wait=False, **on)
+    assert ([one["requests"] for one in sent.batches], fake.asked) == ([120, 120, 60], [])
+    fake.end()
+    assert se.run(prompt, model=endpoint(fake), **on).enriched == 300
+
+
+@pytest.mark.spark
+def test_rows_of_spark(tmp_path: Path, fake: FakeVendors, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The ledger is a folder beside the results."""
+    from tests.standins.spark import INTERPRETED, spark_session
+
+    session = spark_session()
+    monkeypatch.chdir(tmp_path)  # the journal's folder is below
+    fake.hold = True
+    on: dict[str, Any] = {"spark": session, "output": f"{tmp_path}/out", "model": endpoint(fake, batch_requests=20)}
+    prompt, data, _ = made(tmp_path)
+    with settings(session, INTERPRETED):
+        sent = se.run(prompt, input=data, batch=QUICK, wait=False, **on)
+        assert (sent.pending, [one["requests"] for one in sent.batches]) == (REQUESTS, [20, 18])
+        assert se.run(prompt, input=data, **on).calls == 0, "a plain run leaves them alone"
+        fake.end()
+        report = se.run(prompt, input=data, batch=QUICK, **on)
+        assert (report.enriched, report.calls, report.pending) == (ROWS, 0, 0)
+        listed = se.batches(**{name: on[name] for name in ("spark", "output")})
+    assert [one.state for one in listed.batches] == ["collected"] * 2
+    assert (len(fake.billed), set(fake.billed.values())) == (REQUESTS, {1})
+
+
+def test_a_second_run_on_the_same_output_is_refused(tmp_path: Path, fake: FakeVendors) -> None:
+    """The first one waits for its batches."""
+    made(tmp_path)
+    fake.hold = True
+    given = (tmp_path / "intent.prompt", "--input", tmp_path / "in.csv", "--output", tmp_path / "out.duckdb")
+    first = subprocess.Popen(
+        [sys.executable, "-m", "sqlenrich", "run", *map(str, given), "--endpoint", fake.openai_url, "--model", "mock",
+         "--batch"],
+        stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env={**os.environ, "OPENAI_API_KEY": "k"},
+    )  # fmt: skip
+    try:
+        while not fake.batches:
+            assert first.poll() is None, first.communicate()
+            time.sleep(0.02)
+        with pytest.raises(se.RunError, match=rf"out\.duckdb is in use by the process {first.pid}"):
+            run(tmp_path, endpoint(fake))
+        assert len(fake.batches) == 1
+    finally:
+        first.send_signal(signal.SIGINT)
+    _, told = first.communicate(timeout=60)
+    assert first.returncode == 4, told
+    fake.end()
+    assert run(tmp_path, endpoint(fake)).enriched == ROWS
 
 
 def command(folder: Path, verb: str, *arguments: object) -> Result:

@@ -153,6 +153,52 @@ def comparable(rows: list[dict[str, Any]]) -> list[str]:
     return sorted(str({name: value for name, value in sorted(row.items()) if name not in TIMES}) for row in rows)
 
 
+def test_vllms_own_batches_give_what_a_server_gives(
+    model: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """``vllm run-batch`` takes our file as it is."""
+    from tests.standins.spark import spark_session
+
+    monkeypatch.chdir(tmp_path)
+    folder = tmp_path / "batches"
+    folder.mkdir()
+    (tmp_path / "rows.jsonl").write_text("\n".join(json.dumps({"id": n, "text": f"text {n}"}) for n in range(ROWS)))
+    Path("labels.prompt").write_text(LABELS)
+    with fleet(tmp_path, spark_session(), model, enable_prefix_caching=False) as servers:
+        se.run("labels.prompt", input="rows.jsonl", output="served.duckdb", model=servers.endpoint)
+    batched: dict[str, Any] = {
+        "input": "rows.jsonl", "output": "batched.duckdb", "batch": True, "wait": False,
+        "model": se.Endpoint(f"file://{folder}", model="tiny"),
+    }  # fmt: skip
+    assert se.run("labels.prompt", **batched).pending == ROWS
+    (requests,) = folder.glob("*.jsonl")
+    answers = requests.with_suffix(".output.jsonl")
+    options = [part for name, value in SMALL.items() for part in option(name, value)]
+    subprocess.run(
+        [VLLM, "run-batch", "-i", requests, "-o", answers, "--model", model, *options],
+        check=True, capture_output=True, env={**os.environ, **ENVIRONMENT, "VLLM_CACHE_ROOT": str(tmp_path)},
+    )  # fmt: skip
+    report = se.run("labels.prompt", **batched)
+    assert (report.pending, report.rows_in) == (0, ROWS)
+    assert report.enriched > 0
+    served, collected = (answered(Path(f"{name}.duckdb")) for name in ("served", "batched"))
+    assert served == collected
+
+
+def option(name: str, value: object) -> list[str]:
+    """An argument of vLLM's command line."""
+    flag = f"--{name.replace('_', '-')}"
+    if value is True:
+        return [flag]
+    return [flag, json.dumps(value) if isinstance(value, dict) else str(value)]
+
+
+def answered(output: Path) -> list[tuple[Any, ...]]:
+    """The answers of an output by their requests."""
+    with duckdb.connect(str(output), read_only=True) as database:
+        return database.sql("SELECT request_hash, response FROM labels_responses ORDER BY 1").fetchall()
+
+
 @pytest.mark.parametrize(("arguments", "message"), [
     ({"no_such_thing": 1}, "vllm: error: unrecognized arguments: --no-such-thing 1"),
 ])  # fmt: skip
