@@ -129,12 +129,18 @@ def _expression(call: SharedCall) -> Sql:
 
 
 def _replaced(tree: Sql, made: Callable[[SharedCall], Sql]) -> Sql:
-    while (call := tree.find(SharedCall)) is not None:
-        new = made(call)
-        if call is tree:
+    left = [tree]
+    while left:
+        node = left.pop()
+        if not isinstance(node, SharedCall):
+            left.extend(node.iter_expressions())
+            continue
+        new = made(node)
+        if node is tree:
             tree = new
         else:
-            call.replace(new)
+            node.replace(new)
+        left.append(new)
     return tree
 
 

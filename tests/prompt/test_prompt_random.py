@@ -29,7 +29,7 @@ from tests.support.random_templates import COLUMNS, VARS, Node, drawn, nodes, ro
 
 EXAMPLES = int(os.environ.get("SQLENRICH_EXAMPLES", "0"))
 SEED = int(os.environ.get("SQLENRICH_SEED", "0")) or (random.randrange(1, 10**6) if EXAMPLES else 1)
-SHARE = {"duckdb": 800, "bigquery": 150, "spark": 120, "snowflake": 200}
+SHARE = {"duckdb": 300, "bigquery": 100, "spark": 75, "snowflake": 100}
 """How many prompts are tried by default."""
 BATCH = 25
 """So many prompts are columns of one query."""

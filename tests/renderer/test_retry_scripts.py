@@ -359,8 +359,8 @@ def test_retry_scripts_mend_what_can_be_mended(engine: str) -> None:
 
 
 @pytest.mark.parametrize("engine", [e for e in ENGINES if e != "duckdb"])
-@pytest.mark.parametrize("template", list(templates())[::3])
-def test_every_retry_script_prints_back(engine: str, template: str) -> None:
+@pytest.mark.parametrize("template", list(templates())[::5])
+def test_a_retry_script_prints_back(engine: str, template: str) -> None:
     e = replace(se.load(template), feedback=True)
     sql = se.render(e, engine=engine, config=Config(), retry=True)
     check_sqlglot(sql, get_engine(engine).dialect)

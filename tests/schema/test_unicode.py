@@ -103,7 +103,7 @@ def refused(
     return given.count(None)
 
 
-EVERY = {"duckdb": 0x110000, "spark": 0x110000, "databricks": CASED, "bigquery": CASED}
+EVERY = dict.fromkeys(("duckdb", "spark", "databricks", "bigquery"), CASED)
 MOST = {**EVERY, "bigquery": 0x10800}
 FEW = dict.fromkeys(EVERY, 0x3000)
 
