@@ -55,9 +55,8 @@ def main() -> None:
         folder = Path(name)
         (folder / "topics.prompt").write_text(PROMPT)
         body = "'Message ' || range || ': my card was declined at a shop, although there is money in my account.'"
-        duckdb.sql(f"SELECT range AS id, {body} AS body FROM range({given.rows})").write_parquet(
-            f"{folder}/rows.parquet"
-        )
+        rows = f"SELECT range AS id, {body} AS body FROM range({given.rows})"
+        duckdb.execute(f"COPY ({rows}) TO '{folder}/rows.parquet' (FORMAT parquet)")
         command = [sys.executable, "tests/support/batch_vendors.py", "--polls", str(POLLS)]
         stand_in = subprocess.Popen(
             [*command, "--content", '{"intent":"card"}'], cwd=ROOT, stdout=subprocess.PIPE, text=True
