@@ -185,7 +185,7 @@ class BatchAsker:
             self._note(f"{elsewhere}: a run with that endpoint collects them")
         if self._open:
             waiting = counted(sum(one.requests for one in self._open.values()), "request")
-            self._note(f"{counted(len(self._open), 'batch', 'batches')} with {waiting} are open at {self.vendor.shown}")
+            self._note(f"open at {self.vendor.shown}: {counted(len(self._open), 'batch', 'batches')} with {waiting}")
 
     # Rounds ----------------------------------------------------------------------------------------------------------
 
