@@ -176,12 +176,31 @@ def _snowflake() -> Iterator[Run]:
     yield run
 
 
-RUNNERS = {"duckdb": _duckdb, "spark": _spark, "bigquery": _bigquery, "snowflake": _snowflake}
+@contextmanager
+def _clickhouse() -> Iterator[Run]:
+    from tests.support import clickhouse
+
+    def run(sql: str, types: Mapping[str, Type], rows: Rows) -> list[str | None]:
+        clickhouse.fill(TABLE, _typed("clickhouse", types), _placed(types, rows))
+        return _texts(clickhouse.rows(_query(sql)))
+
+    yield run
+
+
+RUNNERS = {
+    "duckdb": _duckdb,
+    "spark": _spark,
+    "bigquery": _bigquery,
+    "snowflake": _snowflake,
+    "clickhouse": _clickhouse,
+}
 """Where rows can be run; Databricks' SQL can't."""
 
 
 def storable(engine: str, row: Mapping[str, Any], types: Mapping[str, Type]) -> bool:
     """Whether the engine's tables can hold a row: BigQuery's hold no missing array and no NULL in one."""
+    if engine == "clickhouse":
+        return all(row[name] is not None for name, kind in types.items() if isinstance(kind, Array))
     return engine != "bigquery" or all(_whole(row[name], kind) for name, kind in types.items())
 
 
