@@ -27,7 +27,7 @@ from tests.support.malformed_answers import ANSWERS, KEEP, SCHEMA
 
 EXAMPLES = int(os.environ.get("SQLENRICH_EXAMPLES", "0"))
 SEED = int(os.environ.get("SQLENRICH_SEED", "0")) or (random.randrange(1, 10**6) if EXAMPLES else 1)
-SHARE = {"duckdb": 4_000, "bigquery": 300, "spark": 1_000}
+SHARE = {"duckdb": 4_000, "bigquery": 300, "spark": 1_000, "clickhouse": 1_000}
 """How many texts are tried by default."""
 BATCH = 1_000 if EXAMPLES else 500
 SETS = (("trim", "fence"), REPAIRS, ("prose",), ("trailing_comma", "null_as_absent"), ("null_as_absent",))

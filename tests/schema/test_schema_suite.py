@@ -22,7 +22,7 @@ SUPPORTED = 0.9
 """The least share of the cases that each engine supports."""
 EVERY = int(os.environ.get("SQLENRICH_CORPUS_EVERY", "0"))
 """Every Nth schema is checked; 1 means all, 0 as many as each engine checks in half a minute."""
-USUAL = {"python": 1, "duckdb": 1, "spark": 3, "bigquery": 3, "snowflake": 2}
+USUAL = {"python": 1, "duckdb": 1, "spark": 3, "bigquery": 3, "snowflake": 2, "clickhouse": 2}
 MARKS = {"spark": [pytest.mark.spark], "bigquery": [pytest.mark.zetasql]}
 each_engine = pytest.mark.parametrize("engine", [pytest.param(name, marks=MARKS.get(name, [])) for name in ENGINES])
 

@@ -16,6 +16,7 @@ from sqlenrich.engines import get_engine
 from sqlenrich.schema import build_checks, evaluate_checks, normalise
 from sqlenrich.schema.checks.shared_values import shared_values
 from sqlenrich.schema.checks.sql import Columns, checks_sql, fault_sql, integer_sql, value_sql
+from tests.support import clickhouse
 from tests.support.corpus import RUNNERS, Run
 
 ENGINES = {
@@ -24,6 +25,7 @@ ENGINES = {
     "spark": "Spark itself",
     "bigquery": "Google's evaluator",
     "snowflake": "our interpreter of its documentation",
+    **dict.fromkeys(clickhouse.REGISTERED, "ClickHouse itself"),
 }
 """What runs the checks. An engine of ``tests.support.corpus.RUNNERS`` has the same name."""
 COLUMNS = {"place_of_schema": BIGINT, "response": STRING}

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from sqlenrich_clickhouse.call import COLLECTION, EMPTY, NO_SCHEMA, READING, call, must_exist, response_format
+from sqlenrich.core.engine import Engine, VendorFact
+from sqlenrich.core.sql import func, literal, replace_table
+from sqlenrich_clickhouse.call import COLLECTION, CONTROL, EMPTY, NO_SCHEMA, READING, call, must_exist, response_format
 from sqlenrich_clickhouse.dialect import CALL
 from sqlenrich_clickhouse.json import JSON, typed_column
 from sqlenrich_clickhouse.text import TEXT, bigint, sql_type
-
-from sqlenrich.core.engine import Engine, VendorFact
-from sqlenrich.core.sql import func, literal, replace_table
 
 _FUNCTIONS = "https://clickhouse.com/docs/sql-reference/functions/ai-functions; system.functions of 26.9"
 
@@ -28,11 +27,14 @@ ENGINE = Engine(
     clock_ms=lambda: func("toUnixTimestamp64Milli", func("now64", literal(3))),
     facts={
         "call": VendorFact(CALL, _FUNCTIONS, "2026-11-25"),
-        "default_model": VendorFact("gpt-4o-mini", "the model of the named collection, which the call sets", "2026-11-25"),
+        "default_model": VendorFact(
+            "gpt-4o-mini", "the model of the named collection, which the call sets", "2026-11-25"
+        ),
         "max_tokens": VendorFact(1024, _FUNCTIONS, "2026-11-25"),
         "collection": COLLECTION,
         "format": NO_SCHEMA,
         "failure": EMPTY,
+        "control_characters": CONTROL,
     },
     params={"temperature": "temperature", "max_tokens": "max_tokens", "top_p": None, "seed": None, "stop": None},
     response_format=response_format,

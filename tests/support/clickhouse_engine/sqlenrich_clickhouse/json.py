@@ -8,20 +8,32 @@ missing value gives an empty text or array, never NULL. A place in a path counts
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 
 from sqlglot import exp
-from sqlenrich_clickhouse.text import bigint, matches, sql_type, strict_date, time_of
 
 from sqlenrich.core.json_functions import BEYOND_MICROSECONDS, GREATEST_DOUBLE, JsonFunctions
-from sqlenrich.core.sql import Sql, all_of, any_of, case, cast, double, func, given, lambda_, literal, named_func, one_of
+from sqlenrich.core.sql import (
+    Sql,
+    all_of,
+    any_of,
+    case,
+    cast,
+    double,
+    func,
+    given,
+    lambda_,
+    literal,
+    named_func,
+)
 from sqlenrich.core.text_functions import BLANK
 from sqlenrich.core.types import BOOLEAN, Array, Coerced, Scalar, Struct, Type
 from sqlenrich.engines.shared import strict_json as strict
-from sqlenrich.engines.shared.enum_values import as_spelt, lower_ascii
+from sqlenrich.engines.shared.enum_values import as_spelt
 from sqlenrich.engines.shared.numbers import plain_number
 from sqlenrich.schema.checks.grammar import MAX_DEPTH
 from sqlenrich.schema.checks.patterns import FENCE, portable
+from sqlenrich_clickhouse.text import bigint, matches, sql_type, strict_date, time_of
 
 _STRING = r'(?:[^"\\]|\\.)*'
 _NUMBER = "-?[0-9][-+.0-9eE]*"
@@ -118,7 +130,9 @@ def _over_members(function: str, value: Sql, key: str, name: str, body: Callable
     names = func("arrayMap", lambda_("m", lambda m: func("substring", _part(m, 1), literal(2))), pairs)
     values = func("arrayMap", lambda_("m", lambda m: _part(m, 2)), pairs.copy())
     parameters = [exp.to_identifier(key), exp.to_identifier(name)]
-    return func(function, exp.Lambda(this=body(exp.column(key), exp.column(name)), expressions=parameters), names, values)
+    return func(
+        function, exp.Lambda(this=body(exp.column(key), exp.column(name)), expressions=parameters), names, values
+    )
 
 
 def _part(pair: Sql, place: int) -> Sql:
@@ -164,7 +178,9 @@ def _repeats(texts: Sql) -> Sql:
 
 def _has_other_names(value: Sql, names: tuple[str, ...]) -> Sql:
     known = exp.Array(expressions=[literal("s" + name) for name in names])
-    other = lambda_("k", lambda k: exp.Not(this=func("has", known, k))) if names else lambda_("k", lambda _: literal(True))
+    other = (
+        lambda_("k", lambda k: exp.Not(this=func("has", known, k))) if names else lambda_("k", lambda _: literal(True))
+    )
     return func("arrayExists", other, _names(value))
 
 

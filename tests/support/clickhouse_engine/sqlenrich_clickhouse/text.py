@@ -10,14 +10,27 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 from sqlglot import exp
-from sqlenrich_clickhouse import dialect as _dialect  # registers it  # noqa: F401
 
-from sqlenrich.core.sql import Build, Sql, all_of, any_of, case, cast, func, given, lambda_, literal, named_func, wrapped
+from sqlenrich.core.sql import (
+    Build,
+    Sql,
+    all_of,
+    any_of,
+    case,
+    cast,
+    func,
+    given,
+    lambda_,
+    literal,
+    named_func,
+    wrapped,
+)
 from sqlenrich.core.text_functions import BLANK, LAST_WORD, TRAILING_ZEROS, Body, TextFunctions
 from sqlenrich.core.types import INSTANT, Array, Coerced, Decimal, Scalar, Struct, Type
 from sqlenrich.engines.shared import case_mapping as casing
 from sqlenrich.engines.shared.numbers import double_divide, double_function
 from sqlenrich.engines.shared.timestamps import TextTimes
+from sqlenrich_clickhouse import dialect as _dialect  # registers it  # noqa: F401
 
 _TIME = "DateTime64(6, 'UTC')"
 _TYPES = {
@@ -80,8 +93,9 @@ def _upper(text: Sql) -> Sql:
 
 
 def _lower(text: Sql) -> Sql:
-    patterns = f"{casing.NEW_CASE}|{casing.ODD_SIGMA}"
-    return casing.guarded(matches, text, func("lowerUTF8", text), patterns)
+    sigma = all_of(matches(text.copy(), literal("Σ")), matches(text.copy(), literal(casing.NEW_BESIDE_SIGMA)))
+    odd = any_of(matches(text.copy(), literal(casing.NEW_CASE)), sigma)
+    return case((odd, literal(None)), default=func("lowerUTF8", text))
 
 
 def _trimming(form: str) -> Build:
@@ -121,9 +135,11 @@ def _narrow(value: Sql) -> Sql:
 
 
 def _chosen(comparison: type[exp.Binary]) -> Build:
-    def build(a: Sql, b: Sql) -> Sql:
-        first = comparison(this=wrapped(a), expression=wrapped(b))
-        return case((first, a.copy()), (exp.Not(this=exp.paren(first.copy())), b.copy()))
+    def build(a: Sql, *others: Sql) -> Sql:
+        for b in others:
+            first = comparison(this=wrapped(a), expression=wrapped(b))
+            a = case((first, a.copy()), (exp.Not(this=exp.paren(first.copy())), b.copy()))
+        return a
 
     return build
 
@@ -182,10 +198,18 @@ def _lambda(item: str, position: str, body: Sql) -> exp.Lambda:
 
 
 def _applied(function: str, array: Sql, item: str, position: str | None, body: Body) -> Sql:
-    if position is None:
-        return over(array, lambda a: func(function, lambda_(item, lambda x: body(x, None)), a))
-    made = _lambda(item, position, body(exp.column(item), bigint(exp.column(position))))
-    return over(array, lambda a: func(function, made, a, _positions(a)))
+    """An array is missing where its body's arrays may be missing and one is: the row is then refused."""
+
+    def parts(a: Sql, value: Sql) -> tuple[Sql, ...]:
+        if position is None:
+            return lambda_(item, lambda _: value), a
+        return _lambda(item, position, value), a, _positions(a)
+
+    value, test = _whole(body(exp.column(item), None if position is None else bigint(exp.column(position))))
+    if test is None or function != "arrayMap":
+        whole = value if test is None else case((test, value))
+        return over(array, lambda a: func(function, *parts(a, whole)))
+    return over(array, lambda a: case((func("arrayAll", *parts(a, test)), func(function, *parts(a.copy(), value)))))
 
 
 def _element(array: Sql, index: Sql, kind: Type) -> Sql:
