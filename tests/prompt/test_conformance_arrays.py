@@ -40,6 +40,15 @@ WITH_NULLS: list[tuple[Any, ...]] = [
     (["a", None, ""], ["a", None, ""], [1, None, -2], [None, True], [None, {"name": None, "age": 4}], "c", 2, 1),
 ]
 """BigQuery's tables hold no NULL in an array, and no missing array."""
+
+
+def rows_of(engine: str) -> list[tuple[Any, ...]]:
+    """The rows that an engine's tables can hold: ClickHouse's hold a NULL in an array, but no missing array."""
+    if engine == "clickhouse":
+        return [*ROWS, *(row for row in WITH_NULLS if None not in row[:5])]
+    return ROWS if engine == "bigquery" else [*ROWS, *WITH_NULLS]
+
+
 TEMPLATES = [
     "{{ tags|join(', ') }}|{{ nums|join('-') }}|{{ flags|join }}",
     "{{ tags|join(body) }}",
@@ -80,7 +89,7 @@ TEMPLATES = [
 @pytest.mark.parametrize("number", range(len(TEMPLATES)))
 def test_arrays_equal_the_reference(number: int, engine: str) -> None:
     template = TEMPLATES[number]
-    rows = ROWS if engine == "bigquery" else [*ROWS, *WITH_NULLS]
+    rows = rows_of(engine)
     sql = se.prompt_sql(template, engine, columns=COLUMNS)
     columns = {"place": BIGINT, **{name: parse_type(kind) for name, kind in COLUMNS.items()}}
     placed = [(place, *row) for place, row in enumerate(rows)]

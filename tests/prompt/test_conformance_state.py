@@ -9,7 +9,7 @@ import pytest
 import sqlenrich as se
 from sqlenrich.core.types import BIGINT, parse_type
 from tests.prompt.test_conformance import each_expression, select
-from tests.prompt.test_conformance_arrays import COLUMNS, ROWS, WITH_NULLS, expected
+from tests.prompt.test_conformance_arrays import COLUMNS, expected, rows_of
 
 ORDERED = [
     "{{ tags|sort|join(',') }}|{{ nums|sort|join(',') }}",
@@ -75,7 +75,7 @@ def alone(row: tuple[Any, ...]) -> bool:
 @each_expression
 @pytest.mark.parametrize("template", [*ORDERED, *TEMPLATES])
 def test_lists_equal_the_reference(template: str, engine: str) -> None:
-    rows = ROWS if engine == "bigquery" else [*ROWS, *WITH_NULLS]
+    rows = rows_of(engine)
     sql = se.prompt_sql(template, engine, columns=COLUMNS)
     columns = {"place": BIGINT, **{name: parse_type(kind) for name, kind in COLUMNS.items()}}
     placed = [(place, *row) for place, row in enumerate(rows)]

@@ -21,6 +21,7 @@ CONTROL = re.compile(r"[\x00-\x08\x0b\x0c\x0e-\x1f]")
 """What ``aiGenerate`` would send as a space."""
 NO_TEXT = "aiGenerate gave no text: the call failed, or the model answered nothing"
 """The error of a call that failed."""
+COLLECTION = "CREATE NAMED COLLECTION sqlenrich AS provider = 'openai', endpoint = '{}', model = 'm', api_key = 'k'"
 ARROW = "output_format_arrow_string_as_string = 1, output_format_arrow_fixed_string_as_fixed_byte_array = 1"
 
 
@@ -30,7 +31,10 @@ def session() -> Any:
     from chdb.session import Session
 
     opened = Session()
-    opened.query("SET ai_function_max_retries = 0")
+    opened.query("SET ai_function_max_retries = 0, max_query_size = 16777216")
+    opened.query("CREATE DATABASE work")  # in the first one a table that is missing is sought as a file
+    opened.query("USE work")
+    opened.query(COLLECTION.format("http://127.0.0.1:9/"))  # a query that calls is analysed with it
     return opened
 
 
@@ -53,7 +57,13 @@ def rows(sql: str) -> list[tuple[Any, ...]]:
 
 def columns_of(sql: str) -> dict[str, str]:
     """The names and types of a query's columns, in ClickHouse's words."""
-    return {name: kind for name, kind, *_ in rows(f"DESCRIBE ({sql})")}
+    return {name: shown(kind) for name, kind, *_ in rows(f"DESCRIBE ({sql})")}
+
+
+def shown(kind: str) -> str:
+    """A type without what may differ: whether NULL is allowed, and a boolean or a count for a number."""
+    plain = re.sub(r"Nullable\(((?:[^()]|\([^()]*\))*)\)", r"\1", re.sub(r"\s+", "", kind))
+    return re.sub(r"\b(?:UInt8|Bool)\b", "Bool", plain).replace('"', "").replace("`", "")
 
 
 def fill(table: str, columns: Mapping[str, str], values: Sequence[Sequence[object]]) -> None:
@@ -67,7 +77,7 @@ def fill(table: str, columns: Mapping[str, str], values: Sequence[Sequence[objec
 
 def quoted(name: str) -> str:
     """A name as ClickHouse quotes it, written here apart from the package."""
-    return "`" + name.replace("\\", "\\\\").replace("`", "\\`") + "`"
+    return '"' + name.replace("\\", "\\\\").replace('"', '""') + '"'
 
 
 def _plain(value: object) -> object:
@@ -94,6 +104,8 @@ def database() -> Iterator[None]:
     finally:
         execute("USE default")
         execute("DROP DATABASE work")
+        execute("CREATE DATABASE work")
+        execute("USE work")
 
 
 @contextmanager
@@ -127,9 +139,7 @@ def answering(ask: Callable[[str], str | None]) -> Iterator[list[dict[str, Any]]
     url = f"http://127.0.0.1:{server.server_port}/v1/chat/completions"
     try:
         execute("DROP NAMED COLLECTION IF EXISTS sqlenrich")
-        execute(
-            f"CREATE NAMED COLLECTION sqlenrich AS provider = 'openai', endpoint = '{url}', model = 'm', api_key = 'k'"
-        )
+        execute(COLLECTION.format(url))
         yield sent
     finally:
         server.shutdown()

@@ -49,6 +49,8 @@ class _Generator(ClickHouseGenerator):
         return str(super().set_operations(expression)) + self._settings(expression)
 
     def _settings(self, query: exp.Query) -> str:
+        if query.args.get("settings"):
+            return ""
         if query.parent is not None and not isinstance(query.parent, exp.Create | exp.Insert | exp.Describe):
             return ""
         calls = any(call.name == CALL for call in query.find_all(exp.Anonymous))

@@ -134,6 +134,15 @@ def _narrow(value: Sql) -> Sql:
     return func("accurateCastOrNull", value, literal("Int64"))
 
 
+def _truncated(value: Sql) -> Sql:
+    """A cast of a decimal beyond 64 bits fails the query, also accurateCastOrNull."""
+    near = func("toFloat64", value)
+    inside = all_of(
+        exp.GTE(this=near, expression=double(-(2.0**63))), exp.LT(this=near.copy(), expression=double(2.0**63))
+    )
+    return _narrow(case((inside, func("trunc", value.copy()))))
+
+
 def _chosen(comparison: type[exp.Binary]) -> Build:
     def build(a: Sql, *others: Sql) -> Sql:
         for b in others:
@@ -198,18 +207,28 @@ def _lambda(item: str, position: str, body: Sql) -> exp.Lambda:
 
 
 def _applied(function: str, array: Sql, item: str, position: str | None, body: Body) -> Sql:
-    """An array is missing where its body's arrays may be missing and one is: the row is then refused."""
+    value = body(exp.column(item), None if position is None else bigint(exp.column(position)))
+    return over(array, lambda a: func(function, *_lambda_over(item, position, value, a)))
 
-    def parts(a: Sql, value: Sql) -> tuple[Sql, ...]:
-        if position is None:
-            return lambda_(item, lambda _: value), a
-        return _lambda(item, position, value), a, _positions(a)
 
+def _lambda_over(item: str, position: str | None, value: Sql, array: Sql) -> tuple[Sql, ...]:
+    if position is None:
+        return lambda_(item, lambda _: value), array
+    return _lambda(item, position, value), array, _positions(array)
+
+
+def _flat_map(array: Sql, item: str, position: str | None, body: Body, _kind: Type) -> Sql:
+    """The whole is missing where one of the body's arrays is: the row is then refused."""
     value, test = _whole(body(exp.column(item), None if position is None else bigint(exp.column(position))))
-    if test is None or function != "arrayMap":
-        whole = value if test is None else case((test, value))
-        return over(array, lambda a: func(function, *parts(a, whole)))
-    return over(array, lambda a: case((func("arrayAll", *parts(a, test)), func(function, *parts(a.copy(), value)))))
+
+    def joined(a: Sql) -> Sql:
+        made = func("arrayMap", *_lambda_over(item, position, value, a))
+        flat = func("arrayReduce", literal("groupArrayArray"), made)
+        if test is None:
+            return flat
+        return case((func("arrayAll", *_lambda_over(item, position, test, a.copy())), flat))
+
+    return over(array, joined)
 
 
 def _element(array: Sql, index: Sql, kind: Type) -> Sql:
@@ -314,7 +333,7 @@ TEXT = TextFunctions(
     try_multiply=_within(exp.Mul),
     try_negative=lambda value: _narrow(exp.Neg(this=func("toInt128", value))),
     divide_whole=named_func("intDiv"),
-    truncated=lambda value: _narrow(func("trunc", value)),
+    truncated=_truncated,
     double=named_func("toFloat64"),
     double_of_text=lambda text: func("toFloat64OrNull", _trimming("^C|C$")(text, literal(BLANK))),
     double_add=double_function(exp.Add),
@@ -352,9 +371,7 @@ TEXT = TextFunctions(
     sequence=_sequence,
     sum=_sum,
     map=lambda array, item, position, body, _kind: _applied("arrayMap", array, item, position, body),
-    flat_map=lambda array, item, position, body, _kind: over(
-        _applied("arrayMap", array, item, position, body), lambda a: func("arrayReduce", literal("groupArrayArray"), a)
-    ),
+    flat_map=_flat_map,
     where=lambda array, item, test, _kind: _applied("arrayFilter", array, item, None, test),
     exists=lambda array, item, position, test, _kind: _applied("arrayExists", array, item, position, test),
     unique=_unique,
