@@ -2,12 +2,6 @@
 
 from __future__ import annotations
 
-import os
-import shutil
-import subprocess
-import sys
-import tomllib
-from collections.abc import Sequence
 from pathlib import Path
 
 import duckdb
@@ -15,6 +9,7 @@ import pytest
 
 import sqlenrich
 from sqlenrich.engines import ENGINES
+from tests.support.distributions import install, python
 
 PROJECT = Path(__file__).parents[1] / "support" / "toy_engine"
 ROOT = Path(sqlenrich.__file__).parents[1]
@@ -24,24 +19,8 @@ ROOT = Path(sqlenrich.__file__).parents[1]
 def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A folder with the toy engine's distribution, as an installer writes it."""
     folder = tmp_path_factory.mktemp("site")
-    project = tomllib.loads((PROJECT / "pyproject.toml").read_text())["project"]
-    info = folder / f"{project['name'].replace('-', '_')}-{project['version']}.dist-info"
-    info.mkdir()
-    (info / "METADATA").write_text(f"Metadata-Version: 2.1\nName: {project['name']}\nVersion: {project['version']}\n")
-    groups = (
-        f"[{group}]\n" + "".join(f"{name} = {value}\n" for name, value in points.items())
-        for group, points in project["entry-points"].items()
-    )
-    (info / "entry_points.txt").write_text("\n".join(groups))
-    shutil.copy(PROJECT / "sqlenrich_toy.py", folder)
+    install(PROJECT, folder)
     return folder
-
-
-def python(site: Path, arguments: Sequence[str], folder: Path = ROOT) -> subprocess.CompletedProcess[str]:
-    """Run Python with the distribution on its path."""
-    env = {**os.environ, "PYTHONPATH": os.pathsep.join([str(site), str(ROOT)])}
-    command = [sys.executable, *arguments]
-    return subprocess.run(command, env=env, cwd=folder, capture_output=True, text=True, timeout=600)
 
 
 def rendered(site: Path) -> str:

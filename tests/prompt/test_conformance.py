@@ -921,7 +921,7 @@ Spark and Snowflake read 9223372036854775807.0 as an exact decimal where the oth
 
 
 def given(engine: str, value: Any, kind: Type) -> Any:
-    """A stored value; BigQuery and ClickHouse store no NULL array, so a missing one is empty there, and so it is here."""
+    """A stored value; BigQuery and ClickHouse store no NULL array: a missing one is empty there, and so it is here."""
     match kind:
         case Array(item):
             if value is None or engine not in ("bigquery", "clickhouse"):

@@ -1,10 +1,11 @@
 """ClickHouse's call: ``aiGenerate``, and what it gives.
 
 The url, the key and the provider are in a named collection, which an administrator makes. Parameters are texts in one
-constant map; it takes no seed, no stop, no top_p and no schema, and refuses a name that it does not know. Without a system
-prompt it sends one of its own; an empty one is not sent. A NULL gives NULL and is not sent. A control character but a tab
-or a line break is sent as a space: such a prompt is refused here. A call that fails gives an empty text: the reason is
-lost, and an answer without text looks the same. The answer has neither tokens nor a finish reason. Each row is a request.
+constant map. It takes no seed, no stop, no top_p and no schema, and refuses a name that it does not know. Without a
+system prompt it sends one of its own; an empty one is not sent. A NULL gives NULL and is not sent. A control character
+but a tab or a line break is sent as a space: such a prompt is refused here. A call that fails gives an empty text: the
+reason is lost, and an answer without text looks the same. The answer has neither tokens nor a finish reason. Each row
+is a request.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """ClickHouse's SQL as sqlglot prints it, and what the steps need besides.
 
-What ClickHouse does otherwise (26.9): an outer join fills in defaults, not NULL (``join_use_nulls``); an alias hides the
-column of its name in the whole SELECT (``prefer_column_name_to_alias``); a tuple forgets its names
+What ClickHouse does otherwise (26.9): an outer join fills in defaults, not NULL (``join_use_nulls``); an alias hides
+the column of its name in the whole SELECT (``prefer_column_name_to_alias``); a tuple forgets its names
 (``enable_named_columns_in_function_tuple``); ``aiGenerate`` ends the query at its first failure and at 1,000 calls. All
 four are settings, and a statement takes settings at its end. There is no TRY_CAST. A text that is cast to a date may be
 the 30th of February: it becomes the 2nd of March.
@@ -39,6 +39,12 @@ class _Generator(ClickHouseGenerator):
         if plain.is_type(exp.DType.DATE32) or plain.is_type(exp.DType.DATE):
             return f"CASE WHEN toString({cast}) = toString({value}) THEN {cast} END"
         return cast
+
+    def update_sql(self, expression: exp.Update) -> str:
+        """A mutation that is awaited: a plain table takes no UPDATE."""
+        table, where = self.sql(expression, "this"), self.sql(expression, "where").strip()
+        values = self.expressions(expression, flat=True)
+        return f"ALTER TABLE {table} UPDATE {values} {where} SETTINGS mutations_sync = 2"
 
     def select_sql(self, expression: exp.Select) -> str:
         """End a whole statement with its settings."""

@@ -1,9 +1,9 @@
 """ClickHouse's JSON: the functions of the answer checks.
 
 A parsed value is a JSON text that is marked: a string begins with ``s``, and a number is a string without it. So each
-number keeps its own text: the parser (simdjson) refuses a number beyond doubles, reads 1.0 as 1 and gives a value only as
-a text that it has written anew. The parser takes repeated names and is else strict (26.9). JSONExtract of an array or a
-missing value gives an empty text or array, never NULL. A place in a path counts the members of an object too.
+number keeps its own text: the parser (simdjson) refuses a number beyond doubles, reads 1.0 as 1 and gives a value only
+as a text that it has written anew. The parser takes repeated names and is else strict (26.9). JSONExtract of an array or
+a missing value gives an empty text or array, never NULL. A place in a path counts the members of an object too.
 """
 
 from __future__ import annotations

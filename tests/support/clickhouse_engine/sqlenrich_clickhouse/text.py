@@ -1,8 +1,8 @@
 """ClickHouse's types, texts and arrays: the functions of the prompts.
 
 An array is never NULL and fits in no NULL-able type (26.9): where one may be missing, it is a CASE without ELSE, whose
-test the functions over arrays put around their own result. DateTime64 is an instant; a local time is kept as one in UTC.
-``greatest`` and ``least`` skip a NULL. Integers wrap beyond 64 bits. A decimal literal is a double.
+test the functions over arrays put around their own result. DateTime64 is an instant; a local time is kept as one in
+UTC. ``greatest`` and ``least`` skip a NULL. Integers wrap beyond 64 bits. A decimal literal is a double.
 """
 
 from __future__ import annotations
@@ -18,6 +18,7 @@ from sqlenrich.core.sql import (
     any_of,
     case,
     cast,
+    double,
     func,
     given,
     lambda_,
@@ -140,7 +141,8 @@ def _truncated(value: Sql) -> Sql:
     inside = all_of(
         exp.GTE(this=near, expression=double(-(2.0**63))), exp.LT(this=near.copy(), expression=double(2.0**63))
     )
-    return _narrow(case((inside, func("trunc", value.copy()))))
+    whole = case((inside, func("trunc", value.copy())), default=literal(0))
+    return case((inside.copy(), _narrow(whole)))
 
 
 def _chosen(comparison: type[exp.Binary]) -> Build:
@@ -206,29 +208,49 @@ def _lambda(item: str, position: str, body: Sql) -> exp.Lambda:
     return exp.Lambda(this=body, expressions=[exp.to_identifier(item), exp.to_identifier(position)])
 
 
-def _applied(function: str, array: Sql, item: str, position: str | None, body: Body) -> Sql:
+ARRAYS = frozenset(
+    ("arrayElement", "arraySlice", "arrayMap", "arrayFilter", "arrayConcat", "arraySort", "splitByString")
+)
+"""Functions here whose result is an array."""
+
+
+def _may_be_missing(value: Sql) -> bool:
+    """Whether a value is an array that may be missing."""
+    if isinstance(value, exp.Paren):
+        return _may_be_missing(value.this)
+    if not isinstance(value, exp.Case):
+        return isinstance(value, exp.Array) or (isinstance(value, exp.Anonymous) and value.name in ARRAYS)
+    default = value.args.get("default")
+    return any(map(_may_be_missing, [arm.args["true"] for arm in value.args["ifs"]] + ([default] if default else [])))
+
+
+def _applied(function: str, array: Sql, item: str, position: str | None, body: Body, *, arrays: bool = False) -> Sql:
+    """A map is missing where one of the arrays is that its body gives: the row is then refused."""
     value = body(exp.column(item), None if position is None else bigint(exp.column(position)))
-    return over(array, lambda a: func(function, *_lambda_over(item, position, value, a)))
+    arrays = arrays or (function == "arrayMap" and _may_be_missing(value))
+    value, test = _whole(value) if arrays else (value, None)
 
+    def over_items(function: str, made: Sql, a: Sql) -> Sql:
+        if position is None:
+            return func(function, lambda_(item, lambda _: made), a)
+        return func(function, _lambda(item, position, made), a, _positions(a))
 
-def _lambda_over(item: str, position: str | None, value: Sql, array: Sql) -> tuple[Sql, ...]:
-    if position is None:
-        return lambda_(item, lambda _: value), array
-    return _lambda(item, position, value), array, _positions(array)
+    def applied(a: Sql) -> Sql:
+        made = over_items(function, value, a)
+        return made if test is None else case((over_items("arrayAll", test, a.copy()), made))
+
+    return over(array, applied)
 
 
 def _flat_map(array: Sql, item: str, position: str | None, body: Body, _kind: Type) -> Sql:
-    """The whole is missing where one of the body's arrays is: the row is then refused."""
-    value, test = _whole(body(exp.column(item), None if position is None else bigint(exp.column(position))))
+    """groupArrayArray joins arrays and skips a NULL, so that each element is in a tuple."""
 
     def joined(a: Sql) -> Sql:
-        made = func("arrayMap", *_lambda_over(item, position, value, a))
-        flat = func("arrayReduce", literal("groupArrayArray"), made)
-        if test is None:
-            return flat
-        return case((func("arrayAll", *_lambda_over(item, position, test, a.copy())), flat))
+        boxes = func("arrayMap", lambda_("a", lambda a: func("arrayMap", lambda_("b", named_func("tuple")), a)), a)
+        parts = func("arrayReduce", literal("groupArrayArray"), boxes)
+        return func("arrayMap", lambda_("b", lambda b: func("tupleElement", b, literal(1))), parts)
 
-    return over(array, joined)
+    return over(_applied("arrayMap", array, item, position, body, arrays=True), joined)
 
 
 def _element(array: Sql, index: Sql, kind: Type) -> Sql:
@@ -241,9 +263,14 @@ def _element(array: Sql, index: Sql, kind: Type) -> Sql:
         at = case((below, index.copy()), default=exp.Add(this=wrapped(index.copy()), expression=literal(1)))
     if not isinstance(kind, Array):
         return over(array, lambda a: func("arrayElementOrNull", a, at))
-    size = bigint(func("length", array.copy()))  # a missing array of arrays would be an empty one
-    inside = exp.Between(this=at.copy(), low=exp.Neg(this=size), high=size.copy())
-    return over(array, lambda a: case((inside, func("arrayElement", a, func("ifNull", at, literal(1))))))
+
+    def inner(a: Sql) -> Sql:
+        """An array of arrays: beyond its ends stands a missing array, not an empty one."""
+        size = bigint(func("length", a.copy()))
+        inside = exp.Between(this=at.copy(), low=exp.Neg(this=size), high=size.copy())
+        return case((inside, func("arrayElement", a, func("ifNull", at, literal(1)))))
+
+    return over(array, inner)
 
 
 def _slice(array: Sql, start: Sql, stop: Sql | None = None) -> Sql:
@@ -283,7 +310,7 @@ def _unique(array: Sql, item: str, key: Body, _kind: Type) -> Sql:
 
 
 def _sum(array: Sql) -> Sql:
-    wide = lambda_("n", lambda n: func("toInt128", n))
+    wide = lambda_("n", lambda n: func("toInt128", func("ifNull", n, literal(0))))
     return over(array, lambda a: _narrow(func("arraySum", func("arrayMap", wide, a))))
 
 
