@@ -71,7 +71,7 @@ cursor = database.cursor()
 cursor.execute("CREATE DATABASE w")
 cursor.execute("CREATE TABLE w.messages (id Int64, body Nullable(String)) ENGINE = MergeTree ORDER BY id")
 cursor.execute("INSERT INTO w.messages SELECT number, 'text ' || toString(number % 40) FROM numbers(80)")
-enrichment = se.enrichment("intent", prompt="Say {{ body }}", output={"intent": {"enum": ["a", "b"]}}, key=["id"])
+enrichment = se.enrichment("intent", prompt="Say {{ body }}", output={"intent(enum)": ["a", "b"]}, key=["id"])
 for _ in range(2):
     backend = DbApiBackend(database, engine="clickhouse", schema="w")
     model = se.Mock({"bad_json": 0.2, "missing_field": 0.1})

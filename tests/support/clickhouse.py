@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import atexit
 import json
 import re
 import threading
@@ -35,6 +36,7 @@ def session() -> Any:
     opened.query("CREATE DATABASE work")  # in the first one a table that is missing is sought as a file
     opened.query("USE work")
     opened.query(COLLECTION.format("http://127.0.0.1:9/"))  # a query that calls is analysed with it
+    atexit.register(opened.close)
     return opened
 
 
@@ -122,7 +124,9 @@ def answering(ask: Callable[[str], str | None]) -> Iterator[list[dict[str, Any]]
             text = ask(body["messages"][-1]["content"])
             choice = {"index": 0, "finish_reason": "stop", "message": {"role": "assistant", "content": text}}
             usage = {"prompt_tokens": 1, "completion_tokens": 1, "total_tokens": 2}
-            reply = {"error": {"message": "no"}} if text is None else {"choices": [choice], "usage": usage}
+            reply: dict[str, Any] = (
+                {"error": {"message": "no"}} if text is None else {"choices": [choice], "usage": usage}
+            )
             data = json.dumps(reply).encode()
             self.send_response(400 if text is None else 200)
             self.send_header("Content-Type", "application/json")

@@ -15,8 +15,9 @@ from sqlglot import exp
 from sqlenrich.core.engine import CallResult, ModelCall, OutputSpec, Reading, ResponseFormat, VendorFact
 from sqlenrich.core.sql import Sql, all_of, case, func, literal
 from sqlenrich.engines.shared.model_call import request_text
-from sqlenrich_clickhouse.dialect import CALL
-from sqlenrich_clickhouse.text import TEXT, matches
+
+from .dialect import CALL
+from .text import TEXT, matches
 
 COLLECTION = VendorFact("sqlenrich", "the named collection that the script's user makes", "2026-11-25")
 NO_SCHEMA = VendorFact("no schema", "system.functions of ClickHouse 26.9: aiGenerate(prompt[, params])", "2026-11-25")

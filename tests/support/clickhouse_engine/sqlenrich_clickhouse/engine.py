@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from sqlenrich.core.engine import Engine, VendorFact
 from sqlenrich.core.sql import func, literal, replace_table
-from sqlenrich_clickhouse.call import COLLECTION, CONTROL, EMPTY, NO_SCHEMA, READING, call, must_exist, response_format
-from sqlenrich_clickhouse.dialect import CALL
-from sqlenrich_clickhouse.json import JSON, typed_column
-from sqlenrich_clickhouse.text import TEXT, bigint, sql_type
+
+from .call import COLLECTION, CONTROL, EMPTY, NO_SCHEMA, READING, call, must_exist, response_format
+from .dialect import CALL
+from .json import JSON, typed_column
+from .text import TEXT, bigint, sql_type
 
 _FUNCTIONS = "https://clickhouse.com/docs/sql-reference/functions/ai-functions; system.functions of 26.9"
 

@@ -2,8 +2,8 @@
 
 A parsed value is a JSON text that is marked: a string begins with ``s``, and a number is a string without it. So each
 number keeps its own text: the parser (simdjson) refuses a number beyond doubles, reads 1.0 as 1 and gives a value only
-as a text that it has written anew. The parser takes repeated names and is else strict (26.9). JSONExtract of an array or
-a missing value gives an empty text or array, never NULL. A place in a path counts the members of an object too.
+as a text that it has written anew. The parser takes repeated names and is else strict (26.9). JSONExtract of an array
+or a missing value gives an empty text or array, never NULL. A place in a path counts the members of an object too.
 """
 
 from __future__ import annotations
@@ -33,7 +33,8 @@ from sqlenrich.engines.shared.enum_values import as_spelt
 from sqlenrich.engines.shared.numbers import plain_number
 from sqlenrich.schema.checks.grammar import MAX_DEPTH
 from sqlenrich.schema.checks.patterns import FENCE, portable
-from sqlenrich_clickhouse.text import bigint, matches, sql_type, strict_date, time_of
+
+from .text import bigint, matches, sql_type, strict_date, time_of
 
 _STRING = r'(?:[^"\\]|\\.)*'
 _NUMBER = "-?[0-9][-+.0-9eE]*"
@@ -143,6 +144,10 @@ def _no_null(texts: Sql) -> Sql:
     return func("arrayFilter", lambda_("t", given), texts)
 
 
+def _any_item(value: Sql, name: str, test: Callable[[Sql], Sql], start: int = 0) -> Sql:
+    return func("arrayExists", lambda_(name, test), _items(value, start))
+
+
 def _least_item(value: Sql, name: str, body: Callable[[Sql], Sql], start: int = 0) -> Sql:
     texts = func("arrayMap", lambda_(name, body), _items(value, start))
     return func("arrayElementOrNull", func("arraySort", _no_null(texts)), literal(1))
@@ -218,13 +223,16 @@ def _once(text: Sql) -> Sql:
     def names(rows: Sql) -> Sql:
         opens = lambda_("r", lambda r: func("toInt64", exp.paren(_one_of(_part(r, 3), "[", "{"))))
         numbered = func("arrayZip", func("arrayCumSum", func("arrayMap", opens, rows)), rows.copy())
-        text = lambda z: _part(_part(z, 2), 3)  # noqa: E731
-        named = func("arrayFilter", lambda_("z", lambda z: matches(text(z), literal(":$"))), numbered)
-        plain = lambda z: func("JSONExtractString", _replace(text(z.copy()), f"[{BLANK}]*:$", ""))  # noqa: E731
-        pairs = func("arrayMap", lambda_("z", lambda z: func("tuple", _part(z, 1), plain(z))), named)
+        named = func("arrayFilter", lambda_("z", lambda z: matches(_part(_part(z, 2), 3), literal(":$"))), numbered)
+        pairs = func("arrayMap", lambda_("z", lambda z: func("tuple", _part(z, 1), _name(z.copy()))), named)
         return let(pairs, lambda p: exp.EQ(this=func("arrayUniq", p), expression=func("length", p.copy())), "pairs")
 
     return let(tokens, objects, "tokens")
+
+
+def _name(numbered: Sql) -> Sql:
+    """A name, without its escapes, of a numbered row of tokens."""
+    return func("JSONExtractString", _replace(_part(_part(numbered, 2), 3), f"[{BLANK}]*:$", ""))
 
 
 def _tokens(text: Sql) -> Sql:
@@ -265,7 +273,7 @@ JSON = JsonFunctions(
     count=lambda value: case((_is(value, ("array",)), _size(_items(value.copy())))),
     name_count=lambda value: case((_is(value, ("object",)), _size(_names(value.copy())))),
     has_other_names=_has_other_names,
-    any_item=lambda value, name, test, start=0: func("arrayExists", lambda_(name, test), _items(value, start)),
+    any_item=_any_item,
     least_item=_least_item,
     count_items=lambda value, name, test: case(
         (_is(value, ("array",)), _size(func("arrayFilter", lambda_(name, test), _items(value.copy()))))

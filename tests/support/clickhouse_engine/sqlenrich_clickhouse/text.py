@@ -31,7 +31,8 @@ from sqlenrich.core.types import INSTANT, Array, Coerced, Decimal, Scalar, Struc
 from sqlenrich.engines.shared import case_mapping as casing
 from sqlenrich.engines.shared.numbers import double_divide, double_function
 from sqlenrich.engines.shared.timestamps import TextTimes
-from sqlenrich_clickhouse import dialect as _dialect  # registers it  # noqa: F401
+
+from . import dialect as _dialect  # registers it  # noqa: F401
 
 _TIME = "DateTime64(6, 'UTC')"
 _TYPES = {
