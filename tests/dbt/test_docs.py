@@ -8,13 +8,31 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.dbt_projects import PACKAGE, ROOT
-from tests.test_readme import BLOCK, replay, stable
+from tests.support.dbt_projects import PACKAGE, ROOT, DbtProject
+from tests.test_readme import BLOCK, run, stable
 
 PAGE = ROOT / "docs" / "dbt.md"
 FILE = re.compile(r"^```yaml\n# (\S+\.yml)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 
 
+def replay(block: str, folder: Path) -> str:
+    """Return a console block with the real output of its commands; those of dbt run in this process."""
+    commands = re.findall("^[$] (.*)$", block, re.MULTILINE)
+    return "".join(f"$ {command}\n{output(command, folder)}" for command in commands)
+
+
+def output(command: str, folder: Path) -> str:
+    if not command.startswith("dbt "):
+        return run(command, folder)
+    first, _, rest = command.partition(" | ")
+    printed = DbtProject(folder).shown(first)
+    if not rest:
+        return printed
+    (folder / "printed.txt").write_text(printed, encoding="utf-8")
+    return run(f"{rest} < printed.txt", folder)
+
+
+@pytest.mark.xdist_group("dbt on DuckDB")
 def test_the_page_shows_real_output(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest
 ) -> None:

@@ -11,9 +11,12 @@ import pytest
 import sqlenrich as se
 from sqlenrich.dbt.macros import ARGUMENTS
 from sqlenrich.engines import ENGINES
-from sqlenrich.spec.loader import templates
-from tests.support.dbt_projects import ROWS, DbtProject, copy_consumer
+from sqlenrich.spec.enrichment import Enrichment
+from tests.support.dbt_projects import MODELS_ALONE, ROWS, WRITE, DbtProject, copy_consumer
 from tests.support.dbt_sql import BUILD, differences, write_all
+from tests.support.warehouses import MODULES
+
+on_duckdb = pytest.mark.xdist_group("dbt on DuckDB")
 
 
 @pytest.fixture(scope="module")
@@ -28,11 +31,12 @@ def built(tmp_path_factory: pytest.TempPathFactory) -> DbtProject:
     for name, ref in {"first": "'tickets', v=1", "second": "'tickets', v=2", "unpinned": "'tickets'"}.items():
         text = f"select distinct _fingerprint from {{{{ ref({ref}) }}}}\n"
         (project.folder / "models" / f"{name}.sql").write_text(text, encoding="utf-8")
-    outcome = project.dbt("build")
+    outcome = project.dbt("build", WRITE, *MODELS_ALONE)
     assert outcome.success, outcome.message
     return project
 
 
+@on_duckdb
 def test_versions_are_built_side_by_side(built: DbtProject) -> None:
     first, second = (se.load(built.folder / "prompts" / f"{name}.prompt") for name in ("tickets", "tickets_v2"))
     assert first.fingerprint != second.fingerprint
@@ -47,6 +51,7 @@ def test_versions_are_built_side_by_side(built: DbtProject) -> None:
     assert built.rows("SELECT _fingerprint FROM dev.unpinned") == [(first.fingerprint,)]
 
 
+@on_duckdb
 def test_tables_have_the_columns_of_a_run(built: DbtProject, tmp_path: Path) -> None:
     """The same names and types as the tables of ``sqlenrich run``, and the contract that dbt holds them to."""
     se.run(
@@ -67,6 +72,7 @@ def test_tables_have_the_columns_of_a_run(built: DbtProject, tmp_path: Path) -> 
     }
 
 
+@on_duckdb
 @pytest.mark.parametrize("selected", ["+tickets_responses", "+tickets_checked"])
 def test_a_part_of_the_graph_in_a_fresh_schema(built: DbtProject, selected: str) -> None:
     """Tests of models that the build leaves out do not run."""
@@ -75,6 +81,7 @@ def test_a_part_of_the_graph_in_a_fresh_schema(built: DbtProject, selected: str)
     assert built.value(f"SELECT count(*) FROM fresh.{selected[1:]}") == ROWS
 
 
+@on_duckdb
 def test_the_graph(built: DbtProject) -> None:
     manifest = json.loads((built.folder / "target" / "manifest.json").read_text(encoding="utf-8"))
     nodes = {node["alias"]: node for node in manifest["nodes"].values() if node["resource_type"] in ("model", "seed")}
@@ -94,20 +101,27 @@ def test_the_graph(built: DbtProject) -> None:
 
 
 @pytest.fixture(scope="module")
-def all_adapters(tmp_path_factory: pytest.TempPathFactory) -> DbtProject:
-    """A project with every ready-made enrichment and hostile prompts, and a target per adapter."""
+def all_adapters(tmp_path_factory: pytest.TempPathFactory) -> tuple[DbtProject, list[Enrichment]]:
+    """A project with a ready-made enrichment and hostile prompts, and a target per adapter."""
     project = copy_consumer(tmp_path_factory.mktemp("adapters") / "app", None)
-    write_all(project)
-    return project
+    return project, write_all(project, ["review_aspects"])
 
 
-@pytest.mark.parametrize("engine", ENGINES)
-def test_dbt_compiles_what_render_prints_without_a_connection(all_adapters: DbtProject, engine: str) -> None:
-    offline = ("--no-introspect", "--no-populate-cache", "--target", engine)
-    outcome = all_adapters.dbt("compile", *offline, "--target-path", f"target_{engine}", **BUILD)
-    assert outcome.success
-    hostile = se.load(all_adapters.folder / "prompts" / "hostile.prompt")
-    found = differences(all_adapters.folder / f"target_{engine}", engine, [*map(se.load, templates()), hostile])
-    assert found == []
-    compiled = {path.name for path in (all_adapters.folder / f"target_{engine}").rglob("compiled/**/*.sql")}
-    assert len(compiled) >= len(ARGUMENTS) * (len(templates()) + 1)
+GROUPS = {"duckdb": "dbt on DuckDB", "spark": "spark"} | {name: f"{name} of dbt" for name in MODULES}
+"""The worker that builds on an engine has imported its adapter."""
+
+
+@pytest.mark.parametrize(
+    "engine", [pytest.param(engine, marks=pytest.mark.xdist_group(GROUPS[engine])) for engine in ENGINES]
+)
+def test_dbt_compiles_what_render_prints_without_a_connection(
+    all_adapters: tuple[DbtProject, list[Enrichment]], engine: str
+) -> None:
+    """Jinja alone renders the other ready-made enrichments, in test_macros.py."""
+    project, enrichments = all_adapters
+    target = project.folder / f"target_{engine}"
+    offline = ("--no-introspect", "--no-populate-cache", "--target", engine, "--target-path", str(target))
+    assert project.dbt("compile", *offline, **BUILD).success
+    assert differences(target, engine, enrichments) == []
+    compiled = {path.name for path in target.rglob("compiled/**/*.sql")}
+    assert len(compiled) >= len(ARGUMENTS) * len(enrichments)

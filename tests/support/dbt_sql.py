@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -81,8 +81,8 @@ def differences(target: Path, engine: str, enrichments: Iterable[Enrichment]) ->
     return found
 
 
-def write_all(project: DbtProject) -> list[Enrichment]:
-    """Write every ready-made enrichment and one with hostile texts into a project, and give them."""
+def write_all(project: DbtProject, chosen: Sequence[str] = ()) -> list[Enrichment]:
+    """Write ready-made enrichments, all where none is chosen, and one with hostile texts, and give them."""
     texts = [*HOSTILE.values()]
     names = [f"t{number}" for number in range(len(texts))]
     label = {"type": "string", "description": "".join(texts), "enum": [*dict.fromkeys(texts)]}
@@ -98,7 +98,7 @@ def write_all(project: DbtProject) -> list[Enrichment]:
     body = "".join(f"{{{{ {name} }}}} {{{{ body }}}}" for name in names)
     path = project.folder / "prompts" / "hostile.prompt"
     path.write_text(f"---\n{json.dumps(header)}\n---\n{body}", encoding="utf-8")
-    ready_made, hostile = [se.load(name) for name in templates()], se.load(path)
+    ready_made, hostile = [se.load(name) for name in chosen or templates()], se.load(path)
     se.write_dbt(ready_made, project.folder, source="messages")
     se.write_dbt([hostile], project.folder)
     return [*ready_made, hostile]
