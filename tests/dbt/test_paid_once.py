@@ -12,14 +12,18 @@ import pytest
 
 import sqlenrich as se
 from sqlenrich.core.version import __version__
-from tests.support.dbt_projects import PACKAGE, DbtProject, copy_consumer
+from tests.support.dbt_projects import PACKAGE, WRITE, DbtProject, copy_consumer
 from tests.support.endpoint import ScriptedEndpoint
 
 SEED = "id,subject,body\n" + "".join(f"{n},late,parcel {n} is late\n" for n in range(1, 6))
 ROWS = 5
 STATE = ("--state", "state")
 DEFER = ("--defer", *STATE)
+PR = ("--target", "pr", "--target-path", "target_pr")
 SHARED = {"sqlenrich_shared_responses": [{"schema": "nowhere"}, {"schema": "dev"}]}
+RUN = ("run",)
+RUN_AGAIN = ("run", "--select", "+tickets_responses")
+pytestmark = pytest.mark.xdist_group("dbt on DuckDB")
 
 
 @pytest.fixture(scope="module")
@@ -30,32 +34,44 @@ def endpoint() -> Iterator[ScriptedEndpoint]:
 
 @pytest.fixture(scope="module")
 def built(endpoint: ScriptedEndpoint, tmp_path_factory: pytest.TempPathFactory) -> DbtProject:
-    """A project that was built in ``dev``, with its manifest as the state."""
+    """A project that was built in ``dev``, with its manifest as the state; ``pr`` has the source alone."""
     asked = {"endpoint": endpoint.url, "model": "small"}
     project = copy_consumer(
         tmp_path_factory.mktemp("built") / "app", {"dev": asked, "pr": asked, "empty": {"endpoint": ""}}
     )
     (project.folder / "seeds" / "messages.csv").write_text(SEED, encoding="utf-8")
-    outcome = project.dbt("build")
+    outcome = project.dbt("build", WRITE)
     assert outcome.success, outcome.message
     assert len(endpoint.asked) == ROWS
     (project.folder / "state").mkdir()
     shutil.copy(project.folder / "target" / "manifest.json", project.folder / "state")
+    assert project.dbt("seed", *PR).success
     return project
 
 
-def config(node: str, **values: str) -> Callable[[DbtProject], None]:
-    """Return a change of a node's config in ``dbt_project.yml``."""
+@pytest.fixture
+def project(built: DbtProject, tmp_path: Path) -> DbtProject:
+    shutil.copytree(built.folder, tmp_path / "app", symlinks=True)
+    return DbtProject(tmp_path / "app")
+
+
+Change = Callable[[DbtProject], None]
+
+
+def config(**nodes: dict[str, str]) -> Change:
+    """Return a change of configs in ``dbt_project.yml``, by node."""
 
     def change(project: DbtProject) -> None:
-        written = json.dumps({f"+{key}": value for key, value in values.items()})
+        written = json.dumps(
+            {node: {f"+{key}": value for key, value in values.items()} for node, values in nodes.items()}
+        )
         with (project.folder / "dbt_project.yml").open("a", encoding="utf-8") as file:
-            file.write(f"models: {{sqlenrich_integration_tests: {{sqlenrich: {{tickets: {{{node}: {written}}}}}}}}}\n")
+            file.write(f"models: {{sqlenrich_integration_tests: {{sqlenrich: {{tickets: {written}}}}}}}\n")
 
     return change
 
 
-def macro(name: str, arguments: str, node: str) -> Callable[[DbtProject], None]:
+def macro(name: str, arguments: str, node: str) -> Change:
     """Return a change by a macro of the project that gives one node another name."""
 
     def change(project: DbtProject) -> None:
@@ -89,7 +105,7 @@ def second_enrichment(project: DbtProject) -> None:
     se.write_dbt([se.load(second)], project.folder)
 
 
-def prompt(old: str, new: str) -> Callable[[DbtProject], None]:
+def prompt(old: str, new: str) -> Change:
     return lambda project: project.change_prompt(old, new)
 
 
@@ -103,7 +119,7 @@ def upgraded(project: DbtProject) -> None:
         path.write_text(path.read_text("utf-8").replace(__version__, "9.9.9"), encoding="utf-8")
 
 
-def sql(text: str) -> Callable[[DbtProject], None]:
+def sql(text: str) -> Change:
     """Return a change of the database."""
 
     def change(project: DbtProject) -> None:
@@ -112,130 +128,92 @@ def sql(text: str) -> Callable[[DbtProject], None]:
     return change
 
 
-def nothing(project: DbtProject) -> None:
-    del project
-
-
 @dataclass(frozen=True)
 class Case:
-    """A change, the commands after it, the calls that they make, and nodes that fail with a part of their message."""
+    """Changes, commands after them, the calls that they make, and the node that fails with a part of its message."""
 
-    change: Callable[[DbtProject], None]
-    commands: tuple[tuple[str, ...], ...] = (("build",), ("build",))
+    changes: tuple[Change, ...] = ()
+    commands: tuple[tuple[str, ...], ...] = (RUN,)
     calls: int = 0
     fails: tuple[str, str] | None = None
+    accepted: tuple[str, ...] = ("dev.tickets",)
+    """The tables that have a row for each row of the source, where no node fails."""
     modified: bool | None = None
     """Whether ``state:modified`` has a node; None: not looked at."""
     variables: tuple[tuple[str, object], ...] = ()
 
 
-def limits(**most: object) -> tuple[tuple[str, object], ...]:
-    """Return the variables that limit a whole build."""
-    return tuple((f"sqlenrich_max_build_{name}", value) for name, value in most.items())
-
-
-PR = ("--target", "pr")
+IN_PR = ("pr.tickets",)
 CASES = {
-    "alias of the answers": Case(config("tickets_responses", alias="answers")),
-    "alias of what is pending": Case(config("tickets_pending", alias="open_requests")),
-    "generate_alias_name": Case(macro("generate_alias_name", "custom_alias_name=none", "tickets_responses")),
-    "schema of the answers": Case(config("tickets_responses", schema="llm")),
-    "rename": Case(renamed),
-    "v2": Case(second_version),
-    "threshold": Case(prompt("max_quarantine: 0.05", "max_quarantine: 0.2"), modified=False),
-    "our version": Case(upgraded, modified=False),
-    "prompt": Case(prompt("Triage one", "Sort one"), calls=ROWS, modified=True),
-    "PR schema with defer": Case(nothing, (("build", *PR, *DEFER), ("build", *PR, *DEFER))),
-    "PR schema with a rename and defer": Case(renamed, (("build", *PR, *DEFER),)),
-    "PR schema that shares": Case(nothing, (("build", *PR),), variables=tuple(SHARED.items())),
-    "PR schema that shares after a rename": Case(renamed, (("build", *PR),), variables=tuple(SHARED.items())),
-    "clone": Case(nothing, (("clone", *PR, *STATE, "--exclude", "messages"), ("build", *PR))),
-    "PR schema alone": Case(nothing, (("build", *PR), ("build", *PR)), calls=ROWS),
+    "alias of the answers and of what is pending": Case(
+        (config(tickets_responses={"alias": "answers"}, tickets_pending={"alias": "open_requests"}),), (RUN, RUN_AGAIN)
+    ),
+    "generate_alias_name and the schema of the answers": Case(
+        (
+            macro("generate_alias_name", "custom_alias_name=none", "tickets_responses"),
+            config(tickets_responses={"schema": "llm"}),
+        ),
+        (RUN, RUN_AGAIN),
+    ),
+    "rename": Case((renamed,), accepted=("dev.cases",)),
+    "v2": Case((second_version,), accepted=("dev.tickets", "dev.tickets_v2")),
+    "threshold and our version": Case(
+        (prompt("max_quarantine: 0.05", "max_quarantine: 0.2"), upgraded), modified=False
+    ),
+    "prompt": Case((prompt("Triage one", "Sort one"),), calls=ROWS, modified=True),
+    "PR schema with defer": Case((), ((*RUN, *PR, *DEFER), (*RUN_AGAIN, *PR, *DEFER)), accepted=IN_PR),
+    "PR schema with a rename and defer": Case((renamed,), ((*RUN, *PR, *DEFER),), accepted=("pr.cases",)),
+    "PR schema that shares after a rename": Case(
+        (renamed,), ((*RUN, *PR),), accepted=("pr.cases",), variables=tuple(SHARED.items())
+    ),
+    "clone": Case((), (("clone", *PR, *STATE, "--exclude", "messages"), (*RUN, *PR)), accepted=IN_PR),
     "key type": Case(
-        prompt("columns:\n  id: string", "columns:\n  id: bigint"),
-        (("build", *PR),),
+        (prompt("columns:\n  id: string", "columns:\n  id: bigint"),),
+        (("run", "--select", "tickets_prompts", *PR),),
         fails=("tickets_prompts", "contract"),
     ),
     "pending over other answers": Case(
-        sql(
-            "CREATE OR REPLACE VIEW dev.tickets_pending AS "
-            "SELECT request_hash, 1 AS attempt, prompt FROM dev.tickets_prompts"
+        (
+            sql(
+                "CREATE OR REPLACE VIEW dev.tickets_pending AS "
+                "SELECT request_hash, 1 AS attempt, prompt FROM dev.tickets_prompts"
+            ),
         ),
         (("run", "--select", "tickets_responses"),),
         fails=("tickets_responses", "the answers to 5 of its requests are stored"),
     ),
     "pending of another environment": Case(
-        sql("DELETE FROM dev.tickets_responses"),
+        (sql("DELETE FROM dev.tickets_responses"),),
         (("run", *PR, *DEFER, "--select", "tickets_responses"),),
         fails=("tickets_responses", "it is that of another environment"),
     ),
     "adopted": Case(
-        sql("CREATE SCHEMA old; CREATE TABLE old.kept AS FROM dev.tickets_responses"),
+        (sql("CREATE SCHEMA old; CREATE TABLE old.kept AS FROM dev.tickets_responses"),),
         (
             ("run-operation", "sqlenrich.adopt_answers", *PR, "--args", "{from: old.kept, to: tickets_responses}"),
-            ("build", *PR),
+            (*RUN, *PR),
         ),
+        accepted=IN_PR,
     ),
     "nothing asked": Case(
-        nothing,
-        (("build", *PR),),
+        (),
+        (("build", "--select", "+tickets_quarantine", *PR),),
         fails=("tickets_quarantine_at_most_max_quarantine", "Got 5 results"),
         variables=(("sqlenrich_calls", False),),
     ),
-    "two enrichments within the build's limit": Case(
-        second_enrichment, (("build", *PR), ("build", *PR)), calls=2 * ROWS, variables=limits(requests=2 * ROWS)
-    ),
-    "two enrichments over the build's limit": Case(
-        second_enrichment,
-        (("build", *PR, "--threads", "1"),),
-        calls=ROWS,
-        fails=(
-            "tickets_responses",
-            "would ask 5 requests, and the other nodes of this build ask 5 requests, "
-            "but sqlenrich_max_build_requests is 9: ",
-        ),
-        variables=limits(requests=2 * ROWS - 1),
-    ),
-    "two enrichments that count at the same time": Case(
-        second_enrichment, (("build", *PR, "--threads", "2"),), calls=ROWS, fails=("", ""), variables=limits(requests=9)
-    ),
-    "two enrichments over the build's cost": Case(
-        second_enrichment,
-        (("build", *PR, "--threads", "1"),),
-        calls=ROWS,
-        fails=(
-            "tickets_responses",
-            "would ask 5 requests for about 0.0188, and the other nodes of this build ask 5 requests for about 0.0188, "
-            'but sqlenrich_max_build_cost is 0.0374: nothing was asked here. To pay for them: --vars "'
-            '{sqlenrich_max_build_cost: 0.0375}"',
-        ),
-        variables=(*limits(cost=0.0374), ("sqlenrich_prices", {"input": 0, "output": 15})),
-    ),
-    "a cost without a price": Case(
-        nothing,
-        (("build", *PR),),
-        fails=("tickets_responses", "set the prices of a million tokens: sqlenrich_prices: {input: ..., output: ...}"),
-        variables=limits(cost=1),
-    ),
-    "a cost without max_tokens": Case(
-        prompt("{temperature: 0, max_tokens: 250}", "{temperature: 0}"),
-        fails=("tickets_responses", "write max_tokens into the params of tickets.prompt"),
-        variables=limits(cost=1),
-    ),
     "empty endpoint": Case(
-        nothing, (("build", "--target", "empty"),), fails=("tickets_prompts", "has an empty endpoint")
+        (),
+        (("build", "--target", "empty", "--select", "messages", "tickets_prompts"),),
+        fails=("tickets_prompts", "has an empty endpoint"),
     ),
 }
 
 
 @pytest.mark.parametrize("name", CASES)
-def test_a_change_pays_for_new_requests_alone(
-    name: str, built: DbtProject, endpoint: ScriptedEndpoint, tmp_path: Path
-) -> None:
+def test_a_change_pays_for_new_requests_alone(name: str, project: DbtProject, endpoint: ScriptedEndpoint) -> None:
     case = CASES[name]
-    shutil.copytree(built.folder, tmp_path / "app", symlinks=True)
-    project = DbtProject(tmp_path / "app")
-    case.change(project)
+    for change in case.changes:
+        change(project)
     if case.modified is not None:
         listed = project.dbt("ls", "--select", "state:modified", *STATE).listed
         assert bool(listed) is case.modified, listed
@@ -247,4 +225,78 @@ def test_a_change_pays_for_new_requests_alone(
             node, message = case.fails
             assert message in outcome.message.get(node, "")
     assert len(endpoint.asked) - before == case.calls
+    if case.fails is None:
+        counted = {table: project.value(f"SELECT count(*) FROM {table}") for table in case.accepted}
+        assert counted == dict.fromkeys(case.accepted, ROWS)
+    assert_nothing_is_asking(project)
+
+
+def assert_nothing_is_asking(project: DbtProject) -> None:
     assert project.rows("SELECT table_name FROM duckdb_tables() WHERE table_name LIKE '%asking'") == []
+
+
+def test_answers_of_production_are_shared(project: DbtProject, endpoint: ScriptedEndpoint) -> None:
+    """They are read where they are; what they lack is asked."""
+    before = len(endpoint.asked)
+    assert project.dbt(*RUN, *PR, **SHARED).success
+    assert len(endpoint.asked) == before
+    assert project.value("SELECT count(*) FROM pr.tickets") == ROWS
+    assert project.value("SELECT count(*) FROM pr.tickets_responses") == 0
+    project.rows("INSERT INTO pr.messages VALUES ('6', 'more', 'message 6'), ('7', 'more', 'message 7')")
+    assert project.dbt(*RUN, *PR, **SHARED).success
+    assert len(endpoint.asked) - before == 2
+    assert project.value("SELECT count(*) FROM pr.tickets_responses") == 2
+
+
+PRICES = {"sqlenrich_prices": {"input": 0, "output": 15}}
+REQUESTS, COST = "sqlenrich_max_build_requests", "sqlenrich_max_build_cost"
+LIMITS: tuple[tuple[dict[str, object], int, int, str | None], ...] = (
+    (
+        {COST: 0.0374, **PRICES},
+        1,
+        ROWS,
+        "would ask 5 requests for about 0.0188, and the other nodes of this build ask 5 requests for about 0.0188, "
+        'but sqlenrich_max_build_cost is 0.0374: nothing was asked here. To pay for them: --vars "'
+        '{sqlenrich_max_build_cost: 0.0375}"',
+    ),
+    (
+        {REQUESTS: 2 * ROWS - 1},
+        1,
+        ROWS,
+        "would ask 5 requests, and the other nodes of this build ask 5 requests, "
+        "but sqlenrich_max_build_requests is 9: ",
+    ),
+    ({REQUESTS: 2 * ROWS - 1}, 2, ROWS, ""),
+    ({COST: 1}, 1, 0, "set the prices of a million tokens: sqlenrich_prices: {input: ..., output: ...}"),
+    ({REQUESTS: 2 * ROWS}, 2, 2 * ROWS, None),
+)
+"""Variables, threads, the calls of two enrichments, and what the one that asks nothing says; None: both ask."""
+
+
+def test_two_enrichments_within_and_over_the_limits_of_a_build(project: DbtProject, endpoint: ScriptedEndpoint) -> None:
+    """With two threads both count at the same time, and either one is refused."""
+    second_enrichment(project)
+    answers = ("tickets_responses", "mails_responses")
+    for variables, threads, calls, refusal in LIMITS:
+        for table in answers:
+            project.rows(f"DROP TABLE IF EXISTS pr.{table}")
+        before = len(endpoint.asked)
+        chosen = [f"+{table}" for table in answers]
+        outcome = project.dbt("run", *PR, "--threads", str(threads), "--select", *chosen, **variables)
+        assert outcome.success is (refusal is None), (variables, outcome.message)
+        assert len(endpoint.asked) - before == calls, variables
+        if refusal is not None:
+            refused = {name for name, status in outcome.status.items() if status == "error"}
+            assert refused <= set(answers)
+            assert len(refused) == (1 if calls else 2)
+            if threads == 1:
+                assert refusal in outcome.message["tickets_responses"]
+    assert_nothing_is_asking(project)
+
+
+def test_a_limit_of_the_cost_needs_max_tokens(project: DbtProject, endpoint: ScriptedEndpoint) -> None:
+    project.change_prompt("{temperature: 0, max_tokens: 250}", "{temperature: 0}")
+    before = len(endpoint.asked)
+    outcome = project.dbt("run", "--select", "+tickets_responses", sqlenrich_max_build_cost=1)
+    assert "write max_tokens into the params of tickets.prompt" in outcome.message["tickets_responses"]
+    assert len(endpoint.asked) == before
