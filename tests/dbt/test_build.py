@@ -14,10 +14,12 @@ import duckdb
 import pytest
 
 import sqlenrich as se
-from tests.support.dbt_projects import DATABASE, ROWS, DbtProject, copy_consumer, dbt_command
+from tests.support.dbt_projects import DATABASE, LEAN, MODELS_ALONE, ROWS, DbtProject, copy_consumer, dbt_command
 from tests.support.endpoint import ScriptedEndpoint
 
 FAILING = {"mock_failures": {"truncation": 0.17}}
+ANSWERS = ("--select", "+tickets_responses")
+pytestmark = pytest.mark.xdist_group("dbt on DuckDB")
 
 
 @pytest.fixture(scope="module")
@@ -42,6 +44,21 @@ def project(parsed: DbtProject, tmp_path: Path) -> DbtProject:
     return DbtProject(tmp_path / "app")
 
 
+@pytest.fixture(scope="module")
+def first_build(parsed: DbtProject, tmp_path_factory: pytest.TempPathFactory) -> DbtProject:
+    """A project whose requests are answered in ``dev``."""
+    folder = tmp_path_factory.mktemp("first_build") / "app"
+    shutil.copytree(parsed.folder, folder, symlinks=True)
+    assert DbtProject(folder).dbt("build", *ANSWERS).success
+    return DbtProject(folder)
+
+
+@pytest.fixture
+def built(first_build: DbtProject, tmp_path: Path) -> DbtProject:
+    shutil.copytree(first_build.folder, tmp_path / "app", symlinks=True)
+    return DbtProject(tmp_path / "app")
+
+
 def asked(endpoint: ScriptedEndpoint) -> int:
     return len(endpoint.asked)
 
@@ -49,28 +66,23 @@ def asked(endpoint: ScriptedEndpoint) -> int:
 def test_a_request_is_asked_once_and_only_by_a_build(project: DbtProject, endpoint: ScriptedEndpoint) -> None:
     """Each command in its order, with the calls that it makes."""
     before = asked(endpoint)
-    table: list[tuple[list[str], dict[str, object], int]] = [
-        (["compile"], {}, 0),
-        (["build", "--empty"], {}, 0),
-        (["docs", "generate"], {}, 0),
-        (["run"], {"sqlenrich_calls": False}, 0),
-        (["build"], {}, ROWS),
-        (["build"], {}, 0),
-        (["build", "--full-refresh"], {}, 0),
-        (["run", "--select", "tickets_responses"], {}, 0),
-        (["test"], {}, 0),
-        (["show", "--select", "tickets_responses"], {}, 0),
-        (["show", "--select", "tickets"], {}, 0),
-        (["compile"], {}, 0),
-        (["docs", "generate"], {}, 0),
-        (["build", "--empty"], {}, 0),
-        (["build"], {}, 0),
+    table = [
+        (["compile"], 0),
+        (["build", "--empty"], 0),
+        (["docs", "generate"], 0),
+        (["show", "--select", "tickets_responses"], 0),
+        (["build"], ROWS),
+        (["build", "--full-refresh"], 0),
+        (["run", "--select", "tickets_responses"], 0),
+        (["show", "--select", "tickets_responses"], 0),
+        (["run", "--empty"], 0),
+        (["run"], 0),
     ]
     calls = []
-    for arguments, variables, _ in table:
-        outcome = project.dbt(*arguments, **variables)
+    for arguments, _ in table:
+        outcome = project.dbt(*arguments)
         assert outcome.success, (arguments, outcome.message)
-        calls.append((arguments, variables, asked(endpoint) - before))
+        calls.append((arguments, asked(endpoint) - before))
         before = asked(endpoint)
     assert calls == table
     assert project.value("SELECT count(*) FROM dev.tickets") == ROWS
@@ -79,29 +91,26 @@ def test_a_request_is_asked_once_and_only_by_a_build(project: DbtProject, endpoi
 
 
 def test_new_rows_and_a_changed_prompt_are_asked_within_the_budget(
-    project: DbtProject, endpoint: ScriptedEndpoint
+    built: DbtProject, endpoint: ScriptedEndpoint
 ) -> None:
-    assert project.dbt("build").success
-    before = asked(endpoint)
-    project.add_rows(100)
-    assert project.dbt("build").success
-    assert asked(endpoint) - before == 100
+    project, before = built, asked(endpoint)
+    project.add_rows(9)
+    assert project.dbt("build", *ANSWERS).success
+    assert asked(endpoint) - before == 9
 
     project.change_prompt("Triage one", "Look at one")
-    before = asked(endpoint)
-    built = project.dbt("build", sqlenrich_max_requests=ROWS + 99)
-    assert not built.success
-    assert built.status["tickets_requests_at_most_sqlenrich_max_requests"] == "fail"
-    assert f"Got {ROWS + 100} results" in built.message["tickets_requests_at_most_sqlenrich_max_requests"]
-    assert {built.status[name] for name in ("tickets_responses", "tickets", "urgent")} == {"skipped"}
-    run = project.dbt("run", sqlenrich_max_requests=ROWS + 99)
-    assert run.status["tickets_responses"] == "error"
-    assert f"would ask {ROWS + 100} requests (about " in run.message["tickets_responses"]
+    before, limit = asked(endpoint), ROWS + 8
+    refused = project.dbt("build", sqlenrich_max_requests=limit)
+    assert not refused.success
+    assert refused.status["tickets_requests_at_most_sqlenrich_max_requests"] == "fail"
+    assert f"Got {ROWS + 9} results" in refused.message["tickets_requests_at_most_sqlenrich_max_requests"]
+    assert {refused.status[name] for name in ("tickets_responses", "tickets", "urgent")} == {"skipped"}
+    run = project.dbt("run", "--select", "tickets_responses+", sqlenrich_max_requests=limit)
+    assert (run.status["tickets_responses"], run.status["tickets"]) == ("error", "skipped")
+    assert f"would ask {ROWS + 9} requests (about " in run.message["tickets_responses"]
     assert asked(endpoint) == before
-    assert project.dbt("build", sqlenrich_max_requests=ROWS + 100).success
-    assert asked(endpoint) - before == ROWS + 100
-    assert project.dbt("build").success
-    assert asked(endpoint) - before == ROWS + 100
+    assert project.dbt("build", sqlenrich_max_requests=limit + 1).success
+    assert asked(endpoint) - before == ROWS + 9
 
 
 def test_a_build_writes_the_rows_that_changed(project: DbtProject) -> None:
@@ -132,14 +141,13 @@ def test_a_build_writes_the_rows_that_changed(project: DbtProject) -> None:
 
 
 def test_a_system_of_the_row_is_its_message(
-    endpoint: ScriptedEndpoint, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    project: DbtProject, endpoint: ScriptedEndpoint, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """What the plugin sends, the requests' hashes, and the models that answered, are those of a run."""
     monkeypatch.setattr(endpoint, "served", lambda _: ("small-1", "fp_1"))
-    project = copy_consumer(tmp_path / "app", {"own": {"endpoint": endpoint.url, "model": "small"}})
     project.change_prompt("key: [id]", 'key: [id]\nsystem: "{% if subject %}About {{ subject }}.{% endif %}"')
     before = asked(endpoint)
-    assert project.dbt("build").success
+    assert project.dbt("build", *MODELS_ALONE).success
     sent = [seen.body for seen in endpoint.asked[before:]]
     roles = {tuple(one["role"] for one in json.loads(body)["messages"]) for body in sent}
     assert roles == {("system", "user"), ("user",)}
@@ -148,22 +156,21 @@ def test_a_system_of_the_row_is_its_message(
     assert sorted(seen.body for seen in endpoint.asked[before + len(sent) :]) == sorted(sent)
     hashes = "SELECT request_hash, model, served_model, served_fingerprint FROM {}tickets_responses ORDER BY 1"
     with duckdb.connect(str(output)) as db:
-        assert project.rows(hashes.format("own.")) == db.execute(hashes.format("")).fetchall()
-    assert project.rows("SELECT DISTINCT _model FROM own.tickets") == [("small-1",)]
+        assert project.rows(hashes.format("dev.")) == db.execute(hashes.format("")).fetchall()
+    assert project.rows("SELECT DISTINCT _model FROM dev.tickets") == [("small-1",)]
 
 
 def test_a_variable_chooses_the_model(project: DbtProject, endpoint: ScriptedEndpoint) -> None:
     """By target or enrichment; answers of each model have hashes of their own, and stay."""
     settings = '[models.cheap]\nendpoint = "mini"\n[models.best]\nendpoint = "large"\n'
     (project.folder / "sqlenrich.toml").write_text(settings, encoding="utf-8")
-    assert project.dbt("seed").success
     before, calls = asked(endpoint), []
     for value in (
         {"dev": "cheap", "prod": "best"},
         {"tickets": {"dev": "best"}},
         {"prod": "best", "default": "default"},
     ):
-        built = project.dbt("run", sqlenrich_model=value)
+        built = project.dbt("build", *MODELS_ALONE, "--select", "+tickets", sqlenrich_model=value)
         assert built.success, built.message
         calls.append((asked(endpoint) - before, project.rows("SELECT DISTINCT _model FROM dev.tickets")))
         before = asked(endpoint)
@@ -177,7 +184,7 @@ def test_a_variable_chooses_the_model(project: DbtProject, endpoint: ScriptedEnd
         },
     }
     for refusal, name in misspelt.items():
-        unknown = project.dbt("run", sqlenrich_model=name)
+        unknown = project.dbt("run", "--select", "tickets_prompts", sqlenrich_model=name)
         assert f"sqlenrich_model {refusal}" in str(unknown.message)
     project.rows("DELETE FROM dev.tickets_responses")
     alone = project.dbt("run", "--select", "tickets_responses", sqlenrich_model="cheap")
@@ -195,11 +202,13 @@ def test_too_many_refused_rows_leave_the_accepted_ones_as_they_were(project: Dbt
     assert refused == [("TRUNCATED", 2)]
     assert project.rows("SELECT 1 FROM duckdb_tables() WHERE schema_name = 'failing' AND table_name = 'tickets'") == []
 
+    rest = ("--target", "failing", "--select", "tickets_quarantine+")
     project.change_prompt("max_quarantine: 0.05", "max_quarantine: 0.2")
-    assert project.dbt("build", "--target", "failing").success
+    assert project.dbt("build", *rest).success
     project.change_prompt("max_quarantine: 0.2", "max_quarantine: 0.01")
     kept = project.rows("SELECT * FROM failing.tickets ORDER BY id")
-    assert not project.dbt("build", "--target", "failing").success
+    last = project.dbt("build", *rest)
+    assert (last.success, last.status["tickets"]) == (False, "skipped")
     assert project.rows("SELECT * FROM failing.tickets ORDER BY id") == kept
     assert len(kept) == ROWS - 2
 
@@ -207,7 +216,9 @@ def test_too_many_refused_rows_leave_the_accepted_ones_as_they_were(project: Dbt
 def test_a_build_that_a_signal_ends_loses_at_most_the_part_in_flight(
     project: DbtProject, endpoint: ScriptedEndpoint
 ) -> None:
-    command, env = dbt_command(["--log-format", "text", "build", "--vars", "{sqlenrich_chunk_rows: 3}"])
+    parts: dict[str, object] = {"sqlenrich_chunk_rows": 3}
+    assert project.dbt("seed", **parts).success
+    command, env = dbt_command(["--log-format", "text", "run", *ANSWERS, *LEAN, "--vars", json.dumps(parts)])
     stored, lost = 0, {}
     for number in (signal.SIGKILL, signal.SIGINT):
         before = asked(endpoint)
@@ -224,7 +235,7 @@ def test_a_build_that_a_signal_ends_loses_at_most_the_part_in_flight(
         stored = found
     assert max(lost.values()) <= 5, lost  # the hashes of a part of 3 are a range, so it may have a few more
     before = asked(endpoint)
-    assert project.dbt("build").success
+    assert project.dbt("run", *ANSWERS, **parts).success
     assert asked(endpoint) - before == ROWS - stored
     assert project.value("SELECT count(DISTINCT request_hash) FROM dev.tickets_responses") == ROWS
 
@@ -236,31 +247,15 @@ def test_a_second_process_is_refused_by_the_database(project: DbtProject) -> Non
     with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as first:
         assert first.stdout is not None
         assert first.stdout.readline() == "held\n"
-        build, environment = dbt_command(["build"])
-        second = subprocess.run(build, cwd=project.folder, env=environment, capture_output=True, text=True, check=False)
-        assert second.returncode != 0
-        assert "Conflicting lock is held" in second.stdout + second.stderr
+        with pytest.raises(Exception, match="Conflicting lock is held"):
+            project.dbt("build")
         first.communicate()
-
-
-def test_answers_of_production_are_shared(project: DbtProject, endpoint: ScriptedEndpoint) -> None:
-    shared = {"sqlenrich_shared_responses": {"schema": "prod"}}
-    assert project.dbt("build", "--target", "prod").success
-    before = asked(endpoint)
-    assert project.dbt("build", **shared).success
-    assert asked(endpoint) == before
-    assert project.value("SELECT count(*) FROM dev.tickets") == ROWS
-    assert project.value("SELECT count(*) FROM dev.tickets_responses") == 0
-    project.add_rows(2)
-    assert project.dbt("build", **shared).success
-    assert asked(endpoint) - before == 2
-    assert project.value("SELECT count(*) FROM dev.tickets_responses") == 2
 
 
 def test_an_endpoint_that_refuses_ends_the_build_and_the_next_goes_on(tmp_path: Path) -> None:
     with ScriptedEndpoint(script=dict.fromkeys(range(1, 500), "401")) as refusing:
         project = copy_consumer(tmp_path / "app", {"dev": {"endpoint": refusing.url, "model": "small"}})
-        outcome = project.dbt("build")
+        outcome = project.dbt("build", *MODELS_ALONE)
     assert not outcome.success
     assert f"the model was not asked for {ROWS} requests" in outcome.message["tickets_responses"]
     assert outcome.status["tickets"] == "skipped"
@@ -269,8 +264,9 @@ def test_an_endpoint_that_refuses_ends_the_build_and_the_next_goes_on(tmp_path: 
 
 
 def test_ten_thousand_rows_are_built_in_parts(project: DbtProject) -> None:
-    project.add_rows(10_000 - ROWS)
-    assert project.dbt("build", "--target", "mock").success
+    rows = "SELECT range::TEXT AS id, 'more' AS subject, 'message number ' || range AS body FROM range(10000)"
+    project.rows(f"CREATE SCHEMA mock; CREATE TABLE mock.messages AS {rows}")
+    assert project.dbt("run", "--target", "mock", "--select", "+tickets").success
     assert project.value("SELECT count(*) FROM mock.tickets") == 10_000
     assert project.rows("SELECT count(*), count(DISTINCT request_hash) FROM mock.tickets_responses") == [
         (10_000, 10_000)
@@ -278,16 +274,16 @@ def test_ten_thousand_rows_are_built_in_parts(project: DbtProject) -> None:
 
 
 def test_a_table_of_another_version_is_refused_with_what_mends_it(
-    project: DbtProject, endpoint: ScriptedEndpoint
+    built: DbtProject, endpoint: ScriptedEndpoint
 ) -> None:
-    assert project.dbt("build").success
+    project = built
     project.rows("ALTER TABLE dev.tickets_responses DROP COLUMN read_by")
     before = asked(endpoint)
-    outcome = project.dbt("build")
+    outcome = project.dbt("run", *ANSWERS)
     message = outcome.message["tickets_responses"]
     assert "was made by another version" in message
     statement = message.split("To keep its answers, run: ")[1].splitlines()[0]
     assert statement == 'ALTER TABLE "app"."dev"."tickets_responses" ADD COLUMN read_by TEXT'
     project.rows(statement)
-    assert project.dbt("build").success
+    assert project.dbt("run", *ANSWERS).success
     assert asked(endpoint) == before
