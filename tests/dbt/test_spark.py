@@ -8,10 +8,10 @@ from pathlib import Path
 
 import pytest
 
-import sqlenrich as se
 from tests.standins.spark import ANSI_OFF, AiAnswer, AiCall, register_ai_query, settings, spark_session
-from tests.support.dbt_projects import ROWS, copy_consumer
+from tests.support.dbt_projects import copy_consumer
 
+ROWS = 6
 ANSWER = '{"intent": "bug", "urgency": 3, "needs_human": true, "summary": "s"}'
 
 
@@ -32,20 +32,20 @@ def test_a_build_on_spark_halves_a_statement_that_fails_and_asks_nothing_again(t
     # dbt-spark can't load a seed that has quotes by this method.
     seed = project.folder / "seeds" / "messages.csv"
     with seed.open(encoding="utf-8", newline="") as file:
-        rows = [(row["id"], row["subject"] or None, row["body"]) for row in csv.DictReader(file)]
+        rows = [(row["id"], row["subject"] or None, row["body"]) for row in csv.DictReader(file)][:ROWS]
     seed.unlink()
     spark.sql("CREATE SCHEMA dbt")
     spark.createDataFrame(rows, "id string, subject string, body string").write.saveAsTable("dbt.messages")
     source = {"name": "dbt", "schema": "dbt", "tables": [{"name": "messages"}]}
     (project.folder / "models" / "raw.yml").write_text(json.dumps({"version": 2, "sources": [source]}), "utf-8")
-    se.write_dbt([se.load(project.prompt)], project.folder, source="dbt.messages")
+    project.change_prompt("max_quarantine: 0.05", "max_quarantine: 0.2", source="dbt.messages")
     profile = {"type": "spark", "method": "session", "host": "localhost", "schema": "dbt", "threads": 1}
     project.write_profile(spark=profile)
     try:
         with settings(ANSI_OFF):  # dbt-spark sets it, and the session is that of other tests too
             asked = []
-            for arguments in (["build"], ["build", "--full-refresh"]):
-                outcome = project.dbt(*arguments, sqlenrich_chunk_rows=15)
+            for arguments in (["build"], ["run", "--full-refresh", "--select", "+tickets_responses"]):
+                outcome = project.dbt(*arguments, sqlenrich_chunk_rows=4)
                 assert outcome.success, outcome.message
                 asked.append(len(calls))
         assert asked[0] == asked[1]

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 import sqlenrich as se
-from tests.support.dbt_projects import CONSUMER, ROWS, DbtProject, copy_consumer, dbt_command
+from tests.support.dbt_projects import CONSUMER, LEAN, MODELS_ALONE, ROWS, DbtProject, copy_consumer, dbt_command
 from tests.support.warehouses import Standin, standin
 
 NOW = {
@@ -72,26 +72,28 @@ def test_builds_ask_each_request_once_and_one_at_a_time(warehouse: Warehouse) ->
     project, engine = warehouse.project, warehouse.standin.engine
     lock = f"{warehouse.standin.schema}.tickets_responses_lock"
     warehouse.standin.execute(f"CREATE TABLE {lock} AS SELECT 'another' AS run_id, {NOW[engine]} AS since")
-    refused = project.dbt("build")
+    parts = {"sqlenrich_max_build_requests": ROWS, "sqlenrich_chunk_rows": 15}
+    refused = project.dbt("build", "--select", "+tickets_responses", **parts)
     assert refused.status["tickets_responses"] == "error"
     message = refused.message["tickets_responses"]
     assert re.search(
         r"another build \(run another\) has been asking for \d+ minutes, so this one asks nothing", message
     )
     prices = {MODELS[engine]: {"input": 1, "output": 2}}
-    limited = project.dbt("build", sqlenrich_lock_minutes=0, sqlenrich_max_build_cost=0.01, sqlenrich_prices=prices)
+    alone = ("run", "--select", "tickets_responses", "--target-path", "limited")
+    limited = project.dbt(*alone, sqlenrich_lock_minutes=0, sqlenrich_max_build_cost=0.01, sqlenrich_prices=prices)
     assert re.search(
         rf"would ask {ROWS} requests for about 0\.0\d+, and the other nodes of this build ask 0 requests for",
         limited.message["tickets_responses"],
     )
     assert warehouse.calls() == 0
 
-    for arguments, variables in (
-        (["build"], {"sqlenrich_max_build_requests": ROWS, "sqlenrich_chunk_rows": 15}),
-        (["build", "--full-refresh"], {}),
-        (["show", "--select", "tickets_responses", "--limit", "100"], {}),
+    for arguments in (
+        ["build", "--select", "tickets_responses+"],
+        ["run", "--full-refresh", "--select", "+tickets_responses"],
+        ["show", "--select", "tickets_responses", "--limit", "100"],
     ):
-        outcome = project.dbt(*arguments, **variables)
+        outcome = project.dbt(*arguments, **parts)
         assert outcome.success, (arguments, outcome.message)
         assert warehouse.calls() == ROWS, arguments
     counted = {table: warehouse.count(table) for table in ("tickets_responses", "tickets", "tickets_quarantine")}
@@ -106,9 +108,9 @@ def test_a_statement_that_fails_is_halved(warehouse: Warehouse) -> None:
     running, project = warehouse.standin, warehouse.project
     running.clear()
     running.set(answers=str(CONSUMER / "prompts" / "tickets.prompt"), poison="Terminals dead")
-    for expected in (None, 0):
+    for command, expected in ((["build"], None), (["run", "--select", "+tickets_responses"], 0)):
         before = warehouse.calls()
-        outcome = project.dbt("build")
+        outcome = project.dbt(*command)
         assert outcome.success, outcome.message
         assert expected is None or warehouse.calls() - before == expected
         counted = {table: warehouse.count(table) for table in ("tickets_responses", "tickets", "tickets_quarantine")}
@@ -132,14 +134,15 @@ def write_models(project: DbtProject) -> None:
     se.write_dbt([se.load(project.prompt)], project.folder)
 
 
-@pytest.mark.parametrize("warehouse", ["snowflake", "bigquery"], indirect=True)
+@pytest.mark.zetasql
+@pytest.mark.parametrize("warehouse", ["bigquery"], indirect=True)
 def test_a_variable_chooses_the_model_and_its_dataset(warehouse: Warehouse) -> None:
     """One prompt file."""
     running, project, engine = warehouse.standin, warehouse.project, warehouse.standin.engine
     write_models(project)
     before = warehouse.calls()
-    assert project.dbt("seed").success
-    built = project.dbt("run", sqlenrich_model={"dev": "cheap"}, sqlenrich_model_dataset="sqlenrich")
+    chosen = {"sqlenrich_model": {"dev": "cheap"}, "sqlenrich_model_dataset": "sqlenrich"}
+    built = project.dbt("build", *MODELS_ALONE, "--select", "+tickets", **chosen)
     assert built.success, built.message
     assert warehouse.calls() - before == ROWS
     assert set(running.rows("tickets", "_model")) == {(OTHER_MODELS[engine],)}
@@ -151,14 +154,13 @@ def test_a_model_that_is_too_dear_unknown_or_another_asks_nothing(warehouse: War
     project, engine = warehouse.project, warehouse.standin.engine
     write_models(project)
     before = warehouse.calls()
-    assert project.dbt("seed").success
     prices = {f"{OTHER_MODELS[engine]}x": {"input": 1, "output": 2}}
-    limited = project.dbt("run", sqlenrich_model="dear", sqlenrich_max_build_cost=0.01, sqlenrich_prices=prices)
+    limits = {"sqlenrich_max_build_cost": 0.01, "sqlenrich_prices": prices}
+    limited = project.dbt("build", *MODELS_ALONE, "--select", "+tickets_responses", sqlenrich_model="dear", **limits)
     assert f"would ask {ROWS} requests for about 0.0" in limited.message["tickets_responses"]
-    unknown = project.dbt("run", sqlenrich_model={"tickets": "lost"})
+    unknown = project.dbt("run", "--select", "tickets_prompts", sqlenrich_model={"tickets": "lost"})
     refusal = f"the files know no such model on {engine}; they know: default, cheap, dear"
     assert refusal in str(unknown.message)
-    assert project.dbt("run", "--select", "tickets_prompts", "tickets_pending", sqlenrich_model="dear").success
     alone = project.dbt("run", "--select", "tickets_responses", sqlenrich_model="cheap")
     assert (
         f"was made for another model ({ROWS} of its requests have other hashes)" in alone.message["tickets_responses"]
@@ -175,13 +177,13 @@ def test_two_builds_at_the_same_time(tmp_path: Path) -> None:
         warehouse = Warehouse(running, copy_consumer(tmp_path / "app", None))
         warehouse.project.write_profile(dev=running.dbt_output())
         running.set(answers=str(CONSUMER / "prompts" / "tickets.prompt"), poison="Triage one")  # fails each statement
-        failed = warehouse.project.dbt("build")
+        failed = warehouse.project.dbt("build", *MODELS_ALONE, "--select", "+tickets_responses")
         assert "the model failed" in failed.message["tickets_responses"]
         assert "tickets_responses_lock" not in running.tables()
 
         running.set(poison="", delay=600.0)
         before = warehouse.calls()
-        command, environment = dbt_command(["build"])
+        command, environment = dbt_command(["run", "--select", "tickets_responses", *LEAN])
         pipe = subprocess.PIPE
         first = subprocess.Popen(command, cwd=warehouse.project.folder, env=environment, stdout=pipe, text=True)
         try:
