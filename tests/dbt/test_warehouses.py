@@ -70,6 +70,8 @@ def warehouse(
 def test_builds_ask_each_request_once_and_one_at_a_time(warehouse: Warehouse) -> None:
     """The seed, the contracts, the unit test and the gates included."""
     project, engine = warehouse.project, warehouse.standin.engine
+    warehouse.standin.clear()
+    warehouse.standin.set(answers=str(CONSUMER / "prompts" / "tickets.prompt"))
     lock = f"{warehouse.standin.schema}.tickets_responses_lock"
     warehouse.standin.execute(f"CREATE TABLE {lock} AS SELECT 'another' AS run_id, {NOW[engine]} AS since")
     parts = {"sqlenrich_max_build_requests": ROWS, "sqlenrich_chunk_rows": 15}

@@ -329,7 +329,7 @@ def test_rendering_is_the_same_in_every_process() -> None:
         "import hashlib, sqlenrich as se\n"
         "from sqlenrich.engines import ENGINES\n"
         "from sqlenrich.spec.loader import templates\n"
-        "texts = [se.render(se.load(t), engine=e) for t in templates()[::4] for e in ENGINES]\n"
+        "texts = [se.render(se.load(t), engine=e) for t in list(templates())[::4] for e in ENGINES]\n"
         "print(len(texts), hashlib.sha256(''.join(texts).encode()).hexdigest())\n"
     )
     printed = {
@@ -343,7 +343,7 @@ def test_rendering_is_the_same_in_every_process() -> None:
         for seed in ("1", "2")
     }
     assert len(printed) == 1
-    assert printed.pop().startswith(f"{len(ENGINES) * len(TEMPLATES)} ")
+    assert printed.pop().startswith(f"{len(ENGINES) * len(TEMPLATES[::4])} ")
 
 
 # Hostile texts --------------------------------------------------------------------------------------------------------
