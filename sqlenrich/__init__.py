@@ -18,6 +18,7 @@ if TYPE_CHECKING:
         UnsupportedError,
     )
     from sqlenrich.dbt.write import write_dbt
+    from sqlenrich.gateway.gateway import Gateway
     from sqlenrich.plan.compile import compile_plan
     from sqlenrich.plan.plan import Plan, Step
     from sqlenrich.prompt import render_prompt
@@ -53,6 +54,7 @@ _MODULES = {
     "core.endpoint": ("Endpoint",),
     "core.errors": ("ConfigError", "PromptError", "RunError", "SpecError", "SqlenrichError", "UnsupportedError"),
     "dbt.write": ("write_dbt",),
+    "gateway.gateway": ("Gateway",),
     "plan.compile": ("compile_plan",),
     "plan.plan": ("Plan", "Step"),
     "prompt": ("render_prompt",),
@@ -99,6 +101,7 @@ __all__ = [
     "Estimate",
     "Evaluation",
     "Forgotten",
+    "Gateway",
     "Mock",
     "Plan",
     "ProbeReport",

@@ -15,6 +15,7 @@ from sqlenrich.store.shared_request import (
     ENDPOINT,
     ENGINE,
     MOCK_MODEL,
+    RECORDED,
     SharedCall,
     SharedForm,
     SharedRequest,
@@ -41,11 +42,12 @@ def shared_request(
 
     ``calls`` are the models of the run's calls, each with its constant.
     """
+    from sqlenrich.ask.recorded import Recorded
     from sqlenrich.llm.endpoint.model import EndpointModel
 
     forms: tuple[SharedForm, ...] = ()
     extra: Mapping[str, Any] = {}
-    asked, secrets = MOCK_MODEL, frozenset[str]()
+    asked, secrets = RECORDED if isinstance(choice.model, Recorded) else MOCK_MODEL, frozenset[str]()
     if in_sql is not None:
         asked, forms = ENGINE, (SharedForm("engine", in_sql.response_format, in_sql.hint),)
     elif isinstance(choice.model, EndpointModel):

@@ -70,6 +70,10 @@ _COMMANDS = {
     "dbt": ("sqlenrich dbt prompts/*.prompt --project analytics --source raw.messages",),
     "probe": ("sqlenrich probe --target prod",),
     "usage": ("sqlenrich usage --target prod",),
+    "gateway": (
+        "sqlenrich gateway --output answers.duckdb --endpoint https://api.openai.com/v1 --rpm 600",
+        "sqlenrich gateway --output answers.duckdb --endpoint local --max-cost 5 --prices prices.toml",
+    ),
     "batches": (
         "sqlenrich batches --output out.duckdb",
         "sqlenrich batches --output out.duckdb --cancel all",

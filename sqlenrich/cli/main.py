@@ -9,7 +9,7 @@ from typing import NoReturn
 
 import click
 
-from sqlenrich.cli.commands import file, quality, run, warehouse  # noqa: F401  each registers its commands
+from sqlenrich.cli.commands import file, gateway, quality, run, warehouse  # noqa: F401  each registers its commands
 from sqlenrich.cli.root import cli, status_of
 from sqlenrich.core.errors import SqlenrichError
 from sqlenrich.runner.report import EXIT_ERROR, EXIT_STOPPED, EXIT_USAGE

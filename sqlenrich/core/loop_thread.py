@@ -58,6 +58,15 @@ class LoopThread:
         self.loop.close()
 
 
+def new_loop() -> asyncio.AbstractEventLoop:
+    """Return a loop of uvloop, or of asyncio where that is not installed."""
+    try:
+        import uvloop
+    except ImportError:
+        return asyncio.new_event_loop()
+    return uvloop.new_event_loop()
+
+
 async def _cancel_others() -> None:
     others = asyncio.all_tasks() - {asyncio.current_task()}
     for task in others:

@@ -13,7 +13,7 @@ from itertools import islice
 from types import TracebackType
 from typing import Any, TypeVar
 
-from sqlenrich.core.loop_thread import LoopThread
+from sqlenrich.core.loop_thread import LoopThread, new_loop
 from sqlenrich.llm.health import EndpointHealth, Stopped
 from sqlenrich.llm.messages import Answer, Request
 from sqlenrich.llm.model import Model
@@ -98,7 +98,7 @@ class Client:
 
     def __enter__(self) -> Client:
         self._pid = os.getpid()
-        self._thread = LoopThread("sqlenrich-client", _new_loop())
+        self._thread = LoopThread("sqlenrich-client", new_loop())
         self._thread.start()
         try:
             self._wait(self.model.open())
@@ -411,11 +411,3 @@ class Client:
             return
         self._thread.end()
         self._streams.clear()
-
-
-def _new_loop() -> asyncio.AbstractEventLoop:
-    try:
-        import uvloop
-    except ImportError:
-        return asyncio.new_event_loop()
-    return uvloop.new_event_loop()

@@ -5,10 +5,12 @@ from __future__ import annotations
 import importlib
 import threading
 import time
+from collections.abc import Iterable
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, Unpack
+from typing import TYPE_CHECKING, Any, Unpack
 
+from sqlenrich.ask.model_choice import ModelChoice
 from sqlenrich.ask.observer import Observer, Stopper
 from sqlenrich.core.endpoint import Endpoint
 from sqlenrich.core.errors import ConfigError, SqlenrichError, raising_first
@@ -31,7 +33,10 @@ from sqlenrich.spec.run_settings import Caps, Mock
 from sqlenrich.spec.settings import Config
 from sqlenrich.store.backend import Backend
 from sqlenrich.store.base import Counts, Results, Snapshot
-from sqlenrich.store.inputs import Input
+from sqlenrich.store.inputs import Input, input_of
+
+if TYPE_CHECKING:  # "import sqlenrich" does not load the HTTP client
+    from sqlenrich.llm.messages import Answer
 
 
 def run(
@@ -123,6 +128,40 @@ def run(
         )
 
 
+def store_answers(
+    enrichment: Enrichment,
+    rows: Any,
+    output: Output,
+    model: ModelChoice,
+    answers: Iterable[Answer],
+    *,
+    config: Config,
+    observer: Observer,
+) -> Report:
+    """Store answers that are there already, with their rows, as an incremental run that asks nobody.
+
+    ``rows`` are a table in memory; ``answers`` have the hashes of its requests, and may be further attempts of them.
+    """
+    backend = backend_of(output)
+    session = Session(
+        enrichment, config, backend, model, Caps(stop_after_refused=0), observer, Stopper(), recorded=answers
+    )
+    with backend:
+        plan = session.compile(input_of(rows))
+        snapshot = Snapshot(
+            digest=snapshot_digest(session.enrichment, backend.engine.name, model.own),
+            model=model.resolved.name,
+            asked_for=None,
+            mock=False,
+            key=None,
+            columns=None,
+            where=None,
+            responses=None,
+            keep=session.enrichment.keep,
+        )
+        return _run(session, plan, snapshot, incremental=True, partial=True)
+
+
 def _run(session: Session, plan: Plan, snapshot: Snapshot, *, incremental: bool, partial: bool) -> Report:
     backend, caps = session.backend, session.caps
     start = session.start(snapshot, plan, [(session.model.resolved, plan.constant)])
@@ -155,7 +194,8 @@ def _run(session: Session, plan: Plan, snapshot: Snapshot, *, incremental: bool,
     cached = counts.distinct - counts.unanswered - left
     failure: SqlenrichError | None = None
     confirmed = session.confirm(counts, cached)
-    if confirmed and (counts.pending or (batches and session.batch is not None)):
+    recorded = session.recorded is not None
+    if confirmed and (counts.pending or recorded or (batches and session.batch is not None)):
         try:
             rounds.ask(session.model, plan.responses, counts.pending, repeat=caps.max_rows is None)
         except SqlenrichError as error:

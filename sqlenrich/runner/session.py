@@ -43,6 +43,7 @@ from sqlenrich.store.batches import Batch, BatchLedger, shown_batches
 from sqlenrich.store.inputs import Input
 
 if TYPE_CHECKING:  # "import sqlenrich" does not load the HTTP client
+    from sqlenrich.llm.messages import Answer
     from sqlenrich.llm.throttle.budget import Budget
     from sqlenrich.store.shared_request import SharedRequest
     from sqlenrich.store.spark.backend import SparkBackend
@@ -77,6 +78,8 @@ class Session:
     """Whether the observer declined to send the requests."""
     batch: BatchPolicy | None = None
     """How a vendor's Batch API is asked; None: requests are sent one by one."""
+    recorded: Iterable[Answer] | None = None
+    """Answers that are there already, in place of those that a model would give."""
     _has_batches: bool = False
     """Whether there is a ledger of batches."""
 
@@ -116,6 +119,10 @@ class Session:
         return Rounds(asker, self.backend, plan, self.stopper, progress)
 
     def _asker(self, plan: Plan, progress: Progress) -> Asker:
+        if self.recorded is not None:
+            from sqlenrich.ask.recorded import RecordedAsker
+
+            return RecordedAsker(self.backend, plan, self.origin, progress, self.recorded)
         if self.batch is not None:
             from sqlenrich.ask.batch import BatchAsker
             from sqlenrich.ask.client import ClientAsker

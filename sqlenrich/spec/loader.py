@@ -29,6 +29,9 @@ from sqlenrich.spec.params import read_params
 from sqlenrich.spec.quality import Quality, read_quality
 from sqlenrich.spec.turns import Problem, read_turns
 
+GATEWAY = "gateway"
+"""The enrichment whose rows are the requests of :class:`~sqlenrich.Gateway`."""
+
 
 def templates() -> dict[str, Path]:
     """Return the file of each ready-made enrichment by its name."""
@@ -46,12 +49,13 @@ def load(path: str | Path) -> Enrichment:
     """
     file = Path(path)
     if not file.exists():
-        known = templates()
-        if str(path) not in known:
+        known = {**templates(), GATEWAY: Path(__file__).with_name(f"{GATEWAY}.prompt")}
+        name = str(path).removesuffix(".prompt") if file.name == f"{GATEWAY}.prompt" else str(path)
+        if name not in known:
             hint = did_you_mean(str(path), known) if file.suffix != ".prompt" else ""
             raise SpecError(str(path), [f"no such file, and no template of that name{hint}; see: sqlenrich templates"])
         # Without a path, its settings are those of the working folder, not of the package.
-        return replace(load(known[str(path)]), path=None)
+        return replace(load(known[name]), path=None)
     try:
         text = file.read_bytes().decode("utf-8-sig")
     except (OSError, UnicodeDecodeError) as error:

@@ -23,8 +23,13 @@ from sqlenrich.spec.limits import Limit
 if TYPE_CHECKING:  # "import sqlenrich" does not load the HTTP client
     from sqlenrich.llm.endpoint.adaptations import RequestChange
 
-ENDPOINT, MOCK_MODEL, ENGINE = "endpoint", "mock", "engine"
-"""Who answers: an endpoint, the mock model, the engine's own function."""
+ENDPOINT, MOCK_MODEL, ENGINE, RECORDED = "endpoint", "mock", "engine", "recorded"
+"""Who answers: an endpoint, the mock model, the engine's own function; or answers that were there already."""
+NO_BODY: Mapping[str, str] = {
+    MOCK_MODEL: "asked the mock model: no body was sent",
+    RECORDED: "stored answers that were there already: their callers wrote the bodies",
+}
+"""Why no body of a run can be rebuilt."""
 WITHHELD = "withheld: it may be a secret"
 """What stands in the place of a value that may be a secret."""
 _SECRET = re.compile(
@@ -71,7 +76,7 @@ class SharedRequest:
     """What all requests of a run share, and what their answers were judged by."""
 
     asked: str
-    """One of ``endpoint``, ``mock``, ``engine``."""
+    """One of ``endpoint``, ``mock``, ``engine``, ``recorded``."""
     engine: str
     """The engine whose SQL made the prompts."""
     model: str

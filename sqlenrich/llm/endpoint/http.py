@@ -23,7 +23,7 @@ CONNECT_S = 10.0
 KEEP_ALIVE_S = 4.0
 MOST_HEAD_BYTES = 1 << 16
 MOST_BODY_BYTES = 1 << 23
-"""The largest response that is read: no answer of a row is that long, and many at a time would fill the memory."""
+"""The largest body that is read: no answer of a row is that long, and many at a time would fill the memory."""
 _PATH = "/%:@!$&'()*+,;=~-._"
 
 
@@ -40,7 +40,7 @@ class HttpConnectError(HttpTimeoutError):
 
 
 class HttpTooLongError(HttpError):
-    """The response is longer than ``MOST_BODY_BYTES``."""
+    """The response is longer than the largest that is read."""
 
 
 class HttpResponse(NamedTuple):
@@ -79,6 +79,7 @@ class HttpPool:
 
     def __init__(self, route: Route, headers: Mapping[str, str], *, timeout_s: float) -> None:
         self.timeout_s = timeout_s
+        self.largest_body = MOST_BODY_BYTES
         self.connect_s = min(timeout_s, CONNECT_S)
         self._route, self._prefix = route, route.prefix
         self.set_headers(headers)
@@ -144,7 +145,7 @@ class HttpPool:
         return None
 
     async def _connect(self, loop: asyncio.AbstractEventLoop) -> _Connection:
-        connection, route = _Connection(self._open), self._route
+        connection, route = _Connection(self._open, self.largest_body), self._route
         sock = None
         try:
             async with asyncio.timeout(self.connect_s):
@@ -178,11 +179,11 @@ class HttpPool:
 class _Connection(asyncio.Protocol):
     """One connection with at most one request under way; it is also what httptools calls.
 
-    ``among`` holds it while it is open.
+    ``among`` holds it while it is open. ``largest_body`` is in bytes.
     """
 
-    def __init__(self, among: set[_Connection]) -> None:
-        self._among = among
+    def __init__(self, among: set[_Connection], largest_body: int) -> None:
+        self._among, self._largest_body = among, largest_body
         self.idle_since = 0.0
         self._transport: asyncio.Transport | None = None
         self._parser = httptools.HttpResponseParser(self)
@@ -289,9 +290,9 @@ class _Connection(asyncio.Protocol):
         """Take a part of the body."""
         self._parts.append(part)
         self._size += len(part)
-        if self._size > MOST_BODY_BYTES:
+        if self._size > self._largest_body:
             self._parts.clear()
-            self._fail(_too_long())
+            self._fail(_too_long(self._largest_body))
 
     def on_message_complete(self) -> None:
         """Give the response, unless it only says that the real one is to come."""
@@ -309,7 +310,7 @@ class _Connection(asyncio.Protocol):
         body = self._parts[0] if len(self._parts) == 1 else b"".join(self._parts)
         if body and self._headers.get("content-encoding", "").lower() in ("gzip", "x-gzip", "deflate"):
             try:
-                body = _inflated(body)
+                body = _inflated(body, self._largest_body)
             except zlib.error:
                 waiter.set_exception(HttpError("the answer broke off: it can't be unpacked"))
                 return
@@ -326,18 +327,18 @@ class _Connection(asyncio.Protocol):
         self.close()
 
 
-def _inflated(body: bytes) -> bytes:
+def _inflated(body: bytes, largest: int) -> bytes:
     unpacker = zlib.decompressobj(47)
-    found = unpacker.decompress(body, MOST_BODY_BYTES)
+    found = unpacker.decompress(body, largest)
     if unpacker.unconsumed_tail:
-        raise _too_long()
+        raise _too_long(largest)
     if not unpacker.eof:
         raise HttpError("the answer broke off: it can't be unpacked")
     return found
 
 
-def _too_long() -> HttpTooLongError:
-    return HttpTooLongError(f"the answer is longer than {MOST_BODY_BYTES >> 20} MiB")
+def _too_long(largest: int) -> HttpTooLongError:
+    return HttpTooLongError(f"the answer is longer than {largest >> 20} MiB")
 
 
 def target_of(url: SplitResult, page: str = "") -> str:

@@ -33,7 +33,7 @@ from sqlenrich.store.duckdb.database import name_parts, quote, text
 from sqlenrich.store.duckdb.tables import StoredOutput, forgotten_types
 from sqlenrich.store.forgotten_lines import FORGOTTEN, FORGOTTEN_KINDS
 from sqlenrich.store.run_line import RunLine
-from sqlenrich.store.shared_request import MOCK_MODEL
+from sqlenrich.store.shared_request import NO_BODY, RECORDED
 
 CLOCK = timedelta(minutes=1)
 """How far a clock may have been set while a run asked."""
@@ -195,6 +195,8 @@ def _of_run(stored: StoredOutput, line: RunLine) -> Iterator[Problem]:
         "fingerprint": f"fingerprint IS NOT DISTINCT FROM {text(line.request.contract.fingerprint)}",
         "asked_at": f"asked_at >= {text(str(line.started_at - CLOCK))}::TIMESTAMP AND {until}",
     }
+    if line.request.asked == RECORDED:  # of several models, from before the run
+        del tests["model"], tests["asked_at"]
     for name, test in tests.items():
         rows = stored.fetch(
             f"SELECT request_hash, attempt, CAST({name} AS VARCHAR) FROM {RESPONSES} "
@@ -340,7 +342,7 @@ def _served_sql(test: str) -> str:
 
 def pin_problems(stored: StoredOutput, wanted: str | bool | None) -> Iterator[Problem]:
     """Check that the models that answered are those that the header pins: ``wanted``, its ``pin_model``."""
-    if wanted is None or stored.request.asked == MOCK_MODEL:
+    if wanted is None or stored.request.asked in NO_BODY:
         return
     asked = f"request_hash IN (SELECT request_hash FROM {PROMPTS})"
     served = served_of(stored.fetch(_served_sql(asked)))
@@ -359,8 +361,8 @@ def not_rebuilt(stored: StoredOutput) -> Iterator[NotRebuilt]:
             continue  # a problem
         if line.request is None:
             yield NotRebuilt(count, "request", f"run {run_id} was made by another version, which kept no request")
-        elif line.request.asked == MOCK_MODEL:
-            yield NotRebuilt(count, "request", f"run {run_id} asked the mock model: no body was sent")
+        elif (why := NO_BODY.get(line.request.asked)) is not None:
+            yield NotRebuilt(count, "request", f"run {run_id} {why}")
         elif line.request.withheld:
             fields = ", ".join(line.request.withheld)
             yield NotRebuilt(count, "request", f"{fields} of run {run_id} may be a secret and is not kept")

@@ -15,7 +15,7 @@ from sqlenrich.plan.source_columns import BAD_VALUE
 from sqlenrich.store.duckdb.database import quote, text
 from sqlenrich.store.duckdb.tables import StoredOutput
 from sqlenrich.store.run_line import RunLine
-from sqlenrich.store.shared_request import ENGINE, MOCK_MODEL, SharedRequest
+from sqlenrich.store.shared_request import ENGINE, NO_BODY, SharedRequest
 
 if TYPE_CHECKING:
     from sqlenrich.plan.plan import Step
@@ -185,8 +185,8 @@ def why_not(stored: StoredOutput, line: RunLine | None, call: int | None, *, kno
         return f"{NOT_STORED}: {WHY_NOT_STORED['prompts' in stored.tables]}"
     if call is None:
         return "its hash is not that of what its run would have sent"
-    if line.request.asked == MOCK_MODEL:
-        return "no body was sent: the mock model invented the answer"
+    if (why := NO_BODY.get(line.request.asked)) is not None:
+        return f"its run {why}"
     if line.request.asked == ENGINE:
         return f"a function of {line.request.engine} made the request"
     if line.request.contract.embedding is not None:

@@ -17,6 +17,7 @@ from sqlenrich.quality.forget.forgotten import Forgotten
 from sqlenrich.quality.forget.forgotten_rows import LEVELS, LINES, ForgottenRows
 from sqlenrich.quality.row_key import checked_key
 from sqlenrich.spec.enrichment import Enrichment
+from sqlenrich.store.answer_journal import TABLE, without_journal
 from sqlenrich.store.duckdb.database import Database, Policy, quote, text
 from sqlenrich.store.duckdb.files import Outputs, check_replaceable, outputs_of, quarantine_file, write_rows
 from sqlenrich.store.duckdb.tables import DuckDBTables, StoredOutput, forgotten_types
@@ -75,7 +76,7 @@ def forget_rows(
         chosen.make_levels()
         if stored.one(f"SELECT count(*) FROM {LEVELS}"):
             remaining[f"{quote('main')}.{stored.table('profiles')}"] = chosen.profile_lines
-        with copied(database, remaining):
+        with without_journal(outputs.database, partial(_answered, stored)), copied(database, remaining):
             _write_lines(stored)
             for file in files:  # before the database: a command that was killed finds the rows again
                 _write_file(stored, file)
@@ -140,6 +141,13 @@ def _write_file(stored: StoredOutput, file: Path) -> None:
 
 def _accepted_file(file: Path) -> Path:
     return file.with_name(f"{file.stem.removesuffix('_quarantine')}{file.suffix}")
+
+
+def _answered(stored: StoredOutput) -> set[tuple[str, int]]:
+    """Return the requests and attempts that a gateway has written into the tables."""
+    if stored.described(TABLE) is None:
+        return set()
+    return {(str(hash_), int(attempt)) for hash_, attempt in stored.fetch(f"SELECT request_hash, attempt FROM {TABLE}")}
 
 
 def _write_lines(stored: StoredOutput) -> None:

@@ -1,0 +1,417 @@
+"""What a gateway does with a request: it finds the answer, joins an equal request, or asks and keeps the answer."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Coroutine, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import asdict, dataclass, field
+from datetime import UTC, datetime
+from decimal import Decimal
+from itertools import count
+from typing import Any
+
+import orjson
+
+from sqlenrich.core.endpoint import Endpoint
+from sqlenrich.core.errors import ConfigError, RunError
+from sqlenrich.gateway.answer_store import AnswerStore, StoredAnswer
+from sqlenrich.gateway.pages import Page
+from sqlenrich.gateway.request import FIXED, Caching, GatewayRequest, UnreadableError, read_request
+from sqlenrich.gateway.spending import Spending, SpentError
+from sqlenrich.gateway.upstream import PassingModel, passing_models
+from sqlenrich.llm.endpoint.http import HttpError, HttpResponse
+from sqlenrich.llm.health import Stopped
+from sqlenrich.llm.messages import Answer, Request
+
+JSON, EVENTS = b"application/json", b"text/event-stream"
+PASSED_HEADERS = ("retry-after", "retry-after-ms", "x-request-id", "x-should-retry")
+"""The headers of a refusal that its caller gets."""
+HIT, MISS, JOINED, BYPASS = b"hit", b"miss", b"joined", b"bypass"
+
+
+@dataclass(frozen=True)
+class GatewayPolicy:
+    """Times and sizes of a gateway."""
+
+    queue_s: float = 600.0
+    """A request that was not sent for this time gets HTTP 503."""
+    watch_s: float = 2.0
+    """Callers that left are looked for after this time; what nobody waits for and was not sent is left out."""
+    grace_s: float = 120.0
+    """What is in flight at the end has this time."""
+    full_disk_s: float = 5.0
+    """After the disk took no answer, requests are refused for this time before one is tried again."""
+    largest_body: int = 1 << 26
+    """The bytes of a request."""
+
+
+@dataclass
+class GatewayCounts:
+    """What a gateway did since it started."""
+
+    requests: int = 0
+    hits: int = 0
+    """Those that a stored answer was given to."""
+    joined: int = 0
+    """Those that waited for the answer to an equal one."""
+    answered: int = 0
+    """Those that the endpoint answered."""
+    failed: int = 0
+    """Those that the endpoint, or this gateway, refused."""
+    unstored: int = 0
+    """Answers that were given and not stored."""
+    tokens_in: int = 0
+    tokens_out: int = 0
+    cost: Decimal = Decimal(0)
+    """Of the answers whose price is known."""
+    saved: Decimal = Decimal(0)
+    """What the answers of hits and joined requests would have cost."""
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the counts by name."""
+        return {**asdict(self), "cost": float(self.cost), "saved": float(self.saved)}
+
+
+@dataclass(frozen=True)
+class Reply:
+    """An HTTP response to a caller."""
+
+    status: int
+    body: bytes
+    headers: list[tuple[bytes, bytes]] = field(default_factory=list)
+    content_type: bytes = JSON
+
+
+@dataclass
+class _Flight:
+    """A request that is being asked, and how many callers wait for it."""
+
+    name: str
+    request: GatewayRequest
+    done: asyncio.Future[StoredAnswer | Reply]
+    callers: int = 0
+    sent: bool = False
+    task: asyncio.Task[None] | None = None
+
+
+class Exchange:
+    """Answers the requests of callers, in one event loop. ``open`` before the first one, ``close`` after the last."""
+
+    def __init__(
+        self,
+        store: AnswerStore,
+        endpoint: Endpoint,
+        spending: Spending,
+        *,
+        reuse: str,
+        policy: GatewayPolicy,
+        note: Callable[[str], None],
+    ) -> None:
+        self.store, self.endpoint, self.spending = store, endpoint, spending
+        self.policy, self.reuse, self.note = policy, reuse, note
+        self.counts = GatewayCounts()
+        self.models = passing_models(endpoint, self._sent)
+        self.stopping = False
+        self._flights: dict[str, _Flight] = {}
+        """The requests in flight that equal ones may join, by their hashes."""
+        self._named: dict[str, _Flight] = {}
+        """All requests in flight."""
+        self._numbers = count(1)
+        self._tasks: set[asyncio.Task[None]] = set()
+        self._disk = ThreadPoolExecutor(1, "sqlenrich-journal")
+        self._unsynced: list[asyncio.Future[None]] = []
+        self._syncing = False
+        self._full_until = 0.0
+
+    @property
+    def _any(self) -> PassingModel:
+        return next(iter(self.models.values()))
+
+    @property
+    def in_flight(self) -> int:
+        """The requests that are being asked, or wait to be."""
+        return len(self._named)
+
+    async def open(self) -> None:
+        """Open the connections. Raises ConfigError for a key or a route that can't be used."""
+        for model in self.models.values():
+            await model.open()
+            model.health.start()
+        self._any.limiter.begin()
+
+    async def close(self) -> None:
+        """Wait for what is in flight, at most the grace, and close the connections. Nothing is begun any more."""
+        self.stopping = True
+        self._any.limiter.stop()  # what waits for a permit is not sent
+        tasks = [flight.task for flight in self._named.values() if flight.task is not None]
+        if tasks:
+            await asyncio.wait(tasks, timeout=self.policy.grace_s)
+        for task in self._tasks:
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+        self._any.limiter.end()
+        for model in self.models.values():
+            await model.close()
+        self._disk.shutdown()
+
+    def abandon(self) -> None:
+        """Leave out all requests in flight."""
+        for flight in self._named.values():
+            if flight.task is not None:
+                flight.task.cancel()
+
+    async def models_page(self) -> Reply:
+        """Return the endpoint's list of models."""
+        try:
+            return self._passed(await self._any.models_page())
+        except (HttpError, OSError) as error:
+            return refused(502, f"the endpoint can't be reached: {error}", "upstream_error")
+
+    async def answer(
+        self, page: Page, raw: bytes, headers: Mapping[str, str], gone: Callable[[], Awaitable[None]]
+    ) -> Reply:
+        """Return the response to a request. ``gone`` returns once its caller has left."""
+        self.counts.requests += 1
+        reply = await self._answer(page, raw, headers, gone)
+        if reply.status != 200:
+            self.counts.failed += 1
+        return reply
+
+    async def _answer(
+        self, page: Page, raw: bytes, headers: Mapping[str, str], gone: Callable[[], Awaitable[None]]
+    ) -> Reply:
+        try:
+            caching = Caching.of(headers)
+            request = read_request(page, raw, self.endpoint.extra_body)
+        except ConfigError as error:
+            return refused(400, str(error), "invalid_request_error")
+        except UnreadableError as error:
+            return await self._pass_on(page, raw, str(error))
+        if request.background:
+            return await self._pass_on(page, raw, "a response in the background is fetched later")
+        hashed = self.store.hash_of(request, caching.sample)
+        anew = caching.no_cache or caching.no_store or (self.reuse == FIXED and not request.fixed)
+        if not anew and (found := self.store.find(hashed)) is not None and _is_fresh(found, caching):
+            self.counts.hits += 1
+            return self._told(request, found, HIT)
+        if caching.only_stored:
+            return refused(504, "no answer to this request is stored (Cache-Control: only-if-cached)", "not_stored")
+        if self.stopping:
+            return refused(503, "the gateway is stopping", "stopping")
+        if asyncio.get_running_loop().time() < self._full_until:
+            return refused(507, f"the folder of {self.store.path} takes no more answers: free space there", "disk_full")
+        flight = None if anew else self._flights.get(hashed)
+        how = BYPASS if caching.no_store else MISS if flight is None else JOINED
+        self.counts.joined += how is JOINED
+        if flight is None:
+            flight = self._begin(hashed, request, caching, alone=anew)
+        found_or_reply = await self._wait(flight, gone)
+        if isinstance(found_or_reply, Reply):
+            return found_or_reply
+        return self._told(request, found_or_reply, how)
+
+    async def _wait(self, flight: _Flight, gone: Callable[[], Awaitable[None]]) -> StoredAnswer | Reply:
+        """Wait for a request's answer; without its last caller it is left out unless it was sent."""
+        loop = asyncio.get_running_loop()
+        flight.callers += 1
+        watching: list[asyncio.Task[None]] = []
+
+        async def watch() -> None:
+            await gone()
+            if not flight.done.done():
+                flight.callers -= 1
+                if flight.callers == 0 and not flight.sent and flight.task is not None:
+                    flight.task.cancel()
+
+        timer = loop.call_later(self.policy.watch_s, lambda: watching.append(loop.create_task(watch())))
+        try:
+            return await asyncio.shield(flight.done)
+        finally:
+            timer.cancel()
+            for task in watching:
+                task.cancel()
+
+    def _begin(self, hashed: str, request: GatewayRequest, caching: Caching, *, alone: bool) -> _Flight:
+        name = f"{hashed} {next(self._numbers)}"
+        flight = _Flight(name, request, asyncio.get_running_loop().create_future())
+        if not self._named:
+            self._any.health.busy()
+        self._named[name] = flight
+        if not alone:
+            self._flights[hashed] = flight
+        flight.task = self._start(self._fly(flight, hashed, caching))
+        return flight
+
+    def _start(self, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
+        task = asyncio.get_running_loop().create_task(work)
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+        return task
+
+    async def _fly(self, flight: _Flight, hashed: str, caching: Caching) -> None:
+        """Ask a request and settle what its callers wait for, whatever happens."""
+        loop = asyncio.get_running_loop()
+        late = loop.call_later(self.policy.queue_s, self._give_up, flight)
+        result: StoredAnswer | Reply = refused(503, "the request was not sent in time: try later", "overloaded")
+        try:
+            result = await self._ask(flight, hashed, caching)
+        except SpentError as error:
+            result = refused(402, str(error), "max_cost")
+        except Stopped:
+            result = refused(503, "the gateway is stopping", "stopping")
+        except RunError as error:
+            result = refused(503, str(error), "upstream_error")
+        finally:
+            late.cancel()
+            self._named.pop(flight.name, None)
+            if self._flights.get(hashed) is flight:
+                del self._flights[hashed]
+            if not self._named:
+                self._any.health.idle()
+            if not flight.done.done():
+                flight.done.set_result(result)
+
+    def _give_up(self, flight: _Flight) -> None:
+        if not flight.sent and flight.task is not None:
+            flight.task.cancel()
+
+    async def _ask(self, flight: _Flight, hashed: str, caching: Caching) -> StoredAnswer | Reply:
+        request, model = flight.request, self.models[flight.request.page.path]
+        reserved = await self.spending.reserve(request.model, len(request.sent), request.max_tokens)
+        used: tuple[int | None, int | None, int | None] | None = None
+        try:
+            answer = await model.ask(Request(flight.name, 1, request.sent))
+            if answer.call_error is None:
+                used = (answer.tokens_in, answer.tokens_cached, answer.tokens_out)
+        finally:
+            self.spending.settle(request.model, reserved, used)
+        refusal = model.refusals.pop(flight.name, None)
+        warnings = model.traits.warnings or []
+        for line in warnings:
+            self.note(line)
+        warnings.clear()
+        if answer.call_error is not None:
+            if refusal is not None:
+                return self._passed(refusal)
+            status = 504 if answer.call_error.startswith("timeout") else 502
+            return refused(status, answer.call_error, "upstream_error")
+        self._count(answer, request)
+        attempt = self.store.attempts(hashed) + 1  # nothing is awaited before it is added
+        answer = answer._replace(request_hash=hashed, sent_hash=hashed, attempt=attempt, model=request.model)
+        if caching.no_store:
+            self.counts.unstored += 1
+            return _unstored(answer)
+        return await self._keep(answer, request, caching)
+
+    async def _keep(self, answer: Answer, request: GatewayRequest, caching: Caching) -> StoredAnswer:
+        """Make an answer durable; one that the disk does not take is given all the same, for it is paid."""
+        try:
+            found = self.store.add(answer, request, caching.sample)
+            await self._durable()
+        except RunError as error:
+            self._full_until = asyncio.get_running_loop().time() + self.policy.full_disk_s
+            self.counts.unstored += 1
+            self.note(f"warning: {error}")
+            return _unstored(answer)
+        return found
+
+    async def _durable(self) -> None:
+        """Wait until all that was added is durable: answers that arrive meanwhile share the next sync."""
+        waiting: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._unsynced.append(waiting)
+        if not self._syncing:
+            self._syncing = True
+            self._start(self._sync())
+        await waiting
+
+    async def _sync(self) -> None:
+        loop = asyncio.get_running_loop()
+        try:
+            while self._unsynced:
+                waiting, self._unsynced = self._unsynced, []
+                failure: RunError | None = None
+                try:
+                    await loop.run_in_executor(self._disk, self.store.sync)
+                except RunError as error:
+                    failure = error
+                for one in waiting:
+                    if not one.done():
+                        one.set_result(None) if failure is None else one.set_exception(failure)
+        finally:
+            self._syncing = False
+
+    async def _pass_on(self, page: Page, raw: bytes, why: str) -> Reply:
+        """Pass on what can't be stored, once."""
+        self.note(f"warning: a request of {page.path} is passed on and its answer is not stored: {why}")
+        try:
+            reply = self._passed(await self.models[page.path].pass_on(raw))
+        except (HttpError, OSError) as error:
+            return refused(502, f"the endpoint can't be reached: {error}", "upstream_error")
+        except Stopped:
+            return refused(503, "the gateway is stopping", "stopping")
+        self.counts.unstored += reply.status == 200
+        reply.headers.append((b"x-sqlenrich-cache", BYPASS))
+        return reply
+
+    def _told(self, request: GatewayRequest, found: StoredAnswer, how: bytes) -> Reply:
+        """Return an answer as its caller wants it, whole or as a stream, with where it comes from and its cost."""
+        cost = self.spending.cost(found.model, found.tokens_in, found.tokens_cached, found.tokens_out)
+        headers = [(b"x-sqlenrich-cache", how), (b"x-sqlenrich-request", found.request_hash.encode())]
+        if how is HIT:
+            age = (datetime.now(UTC) - found.asked_at).total_seconds()
+            headers.append((b"age", str(max(int(age), 0)).encode()))
+        if cost is not None:
+            if how in (HIT, JOINED):
+                self.counts.saved += cost
+            headers.append((b"x-sqlenrich-cost", b"0" if how in (HIT, JOINED) else f"{cost:f}".encode()))
+        if found.request_id:
+            headers.append((b"x-request-id", found.request_id.encode("latin-1", "replace")))
+        if request.stream and request.page.events is not None:
+            events = b"".join(request.page.events(orjson.loads(found.body), request.usage))
+            return Reply(200, events, headers, EVENTS)
+        return Reply(200, found.body.encode(), headers)
+
+    def _passed(self, response: HttpResponse) -> Reply:
+        """Return a response of the endpoint for a caller, without the gateway's secrets."""
+        headers = [
+            (name.encode(), response.headers[name].encode("latin-1", "replace"))
+            for name in PASSED_HEADERS
+            if name in response.headers
+        ]
+        if response.status == 401:
+            return refused(502, "the endpoint refuses the key of the gateway: correct it where it runs", "wrong_key")
+        kind = response.headers.get("content-type", "application/json").encode("latin-1", "replace")
+        return Reply(response.status, self._any.hide(response.body), headers, kind)
+
+    def _sent(self, name: str) -> None:
+        if (flight := self._named.get(name)) is not None:
+            flight.sent = True
+
+    def _count(self, answer: Answer, request: GatewayRequest) -> None:
+        counts = self.counts
+        counts.answered += 1
+        counts.tokens_in += answer.tokens_in or 0
+        counts.tokens_out += answer.tokens_out or 0
+        cost = self.spending.cost(request.model, answer.tokens_in, answer.tokens_cached, answer.tokens_out)
+        counts.cost += cost or 0
+
+
+def _is_fresh(found: StoredAnswer, caching: Caching) -> bool:
+    if caching.max_age_s is None:
+        return True
+    return (datetime.now(UTC) - found.asked_at).total_seconds() <= caching.max_age_s
+
+
+def _unstored(answer: Answer) -> StoredAnswer:
+    counts = (answer.tokens_in, answer.tokens_cached, answer.tokens_out)
+    return StoredAnswer(
+        answer.request_hash, answer.response or "", answer.model, answer.asked_at, *counts, answer.request_id
+    )
+
+
+def refused(status: int, message: str, code: str) -> Reply:
+    """Return an error in the form of an OpenAI-compatible API."""
+    error = {"message": message, "type": code, "param": None, "code": code}
+    headers = [] if status in (503, 504) else [(b"x-should-retry", b"false")]
+    return Reply(status, orjson.dumps({"error": error}), headers)
