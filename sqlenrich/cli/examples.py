@@ -69,7 +69,7 @@ _COMMANDS = {
     ),
     "dbt": ("sqlenrich dbt prompts/*.prompt --project analytics --source raw.messages",),
     "probe": ("sqlenrich probe --target prod",),
-    "usage": ("sqlenrich usage --target prod",),
+    "usage": ("sqlenrich usage --output out.duckdb --prices prices.toml", "sqlenrich usage --target prod"),
     "gateway": (
         "sqlenrich gateway --output answers.duckdb --endpoint https://api.openai.com/v1 --rpm 600",
         "sqlenrich gateway --output answers.duckdb --endpoint local --max-cost 5 --prices prices.toml",

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from itertools import islice
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from sqlenrich.ask.observer import Observer
 from sqlenrich.ask.recorded import recorded_choice
@@ -26,12 +26,12 @@ from sqlenrich.spec.loader import GATEWAY, load
 from sqlenrich.spec.settings import Config
 from sqlenrich.store.answer_journal import TABLE, journal_of
 from sqlenrich.store.duckdb.files import database_path
+from sqlenrich.store.duckdb.tables import open_tables
 from sqlenrich.store.ledger import LEDGER
 
 PUBLISHED_AT_ONCE = 100_000
 """The requests of one run that writes the tables: they are in memory."""
 _ANSWER = tuple(name for name in Answer._fields if name != "asked_at")
-ADVICE = "free space there; what is answered is not paid again"
 
 
 @dataclass(frozen=True)
@@ -48,11 +48,19 @@ class StoredAnswer:
     request_id: str | None
 
 
+class NewAnswer(NamedTuple):
+    """An answer to be stored, and the request and the sample that it is for."""
+
+    answer: Answer
+    request: GatewayRequest
+    sample: str
+
+
 class AnswerStore:
     """Finds and keeps answers. Enter it to open the journal; one process has it open at a time.
 
-    ``add`` and ``find`` are for one thread, ``sync`` for any other. Raises ConfigError for an output that is no DuckDB
-    database, and RunError where another gateway has it.
+    ``find`` and ``keep`` may be called from two threads, each from one. Raises ConfigError for an output that is no
+    DuckDB database, and RunError where another gateway has it.
     """
 
     def __init__(self, output: str | Path, config: Config) -> None:
@@ -60,11 +68,10 @@ class AnswerStore:
         if database_path(self.path) != self.path:
             raise ConfigError(f"{output}: the answers of a gateway are in a .duckdb database: name one")
         self.config = config
-        self.journal = journal_of(self.path, ADVICE)
+        self.journal = journal_of(self.path)
         self.model = ResolvedModel(GATEWAY)
-        self.constant = compile_plan(
-            load(GATEWAY), "duckdb", {"source": GATEWAY + "_requests"}, model=self.model
-        ).constant
+        self.enrichment = load(GATEWAY)
+        self.constant = compile_plan(self.enrichment, "duckdb", {"source": "requests"}, model=self.model).constant
 
     def __enter__(self) -> AnswerStore:
         self.journal.__enter__()
@@ -101,17 +108,20 @@ class AnswerStore:
         row = self.journal.get(hashed, self.attempts(hashed))
         return None if row is None else _stored(row)
 
-    def add(self, answer: Answer, request: GatewayRequest, sample: str) -> StoredAnswer:
-        """Append an answer; :meth:`sync` makes it durable. Raises RunError where the disk takes none."""
-        row = {name: getattr(answer, name) for name in _ANSWER}
-        row |= {"asked_at": answer.asked_at.isoformat(), "page": _page(request.page.path, sample)}
-        row["body"] = request.canonical
-        self.journal.add(row)
-        return _stored(row)
-
-    def sync(self) -> None:
-        """Make durable what was added. Raises RunError where that fails."""
+    def keep(self, answers: Sequence[NewAnswer]) -> list[StoredAnswer]:
+        """Make answers durable, each as the next attempt of its request. Raises RunError where the disk takes none."""
+        attempts: dict[str, int] = {}
+        rows = []
+        for new in answers:
+            hashed = new.answer.request_hash
+            attempts[hashed] = attempts.get(hashed, self.attempts(hashed)) + 1
+            row = dict(zip(Answer._fields, new.answer, strict=True))
+            row |= {"attempt": attempts[hashed], "asked_at": new.answer.asked_at.isoformat()}
+            row |= {"page": _page(new.request.page.path, new.sample), "body": new.request.canonical}
+            rows.append(row)
+        self.journal.add(*rows)
         self.journal.sync()
+        return list(map(_stored, rows))
 
     def publish(self, observer: Observer) -> int:
         """Write the answers that are not in the tables yet into them; give their number."""
@@ -140,7 +150,7 @@ class AnswerStore:
             for row in rows
         )
         store_answers(
-            load(GATEWAY),
+            self.enrichment,
             source,
             self.path,
             recorded_choice(self.model),
@@ -153,7 +163,7 @@ class AnswerStore:
         """Return the requests and attempts that the tables have."""
         if not self.path.is_file():
             return set()
-        with _opened(self.path) as tables:
+        with open_tables(self.enrichment, self.path) as tables:
             found = tables.columns(TABLE)
             rows = [] if found is None else tables.fetch(f"SELECT request_hash, attempt FROM {TABLE}")
         return {(str(hashed), int(attempt)) for hashed, attempt in rows}
@@ -162,7 +172,7 @@ class AnswerStore:
         """Append to the journal what only the tables have: it was removed, or the database comes from elsewhere."""
         if not self.path.is_file():
             return
-        with _opened(self.path) as tables:
+        with open_tables(self.enrichment, self.path) as tables:
             columns = tables.columns(TABLE)
             if columns is None:
                 return
@@ -188,12 +198,6 @@ class AnswerStore:
                 continue
             name, _, body = (prompt or "").partition("\n")
             yield {**row, "calls": 1, "asked_at": row["asked_at"].isoformat() + "+00:00", "page": name, "body": body}
-
-
-def _opened(path: Path) -> Any:
-    from sqlenrich.store.duckdb.tables import open_tables
-
-    return open_tables(load(GATEWAY), path)
 
 
 def _page(path: str, sample: str) -> str:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import ipaddress
 import secrets
 from collections.abc import Awaitable, Callable, Mapping, MutableMapping
+from functools import lru_cache
 from typing import Any
 
 import orjson
@@ -110,6 +111,7 @@ class GatewayApp:
         return parts[0] if len(parts) == 1 else b"".join(parts)
 
 
+@lru_cache(64)
 def _is_this_machine(host: str) -> bool:
     name = host.rpartition(":")[0] if not host.endswith("]") and ":" in host else host
     name = name.strip("[]")

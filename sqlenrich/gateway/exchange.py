@@ -15,7 +15,7 @@ import orjson
 
 from sqlenrich.core.endpoint import Endpoint
 from sqlenrich.core.errors import ConfigError, RunError
-from sqlenrich.gateway.answer_store import AnswerStore, StoredAnswer
+from sqlenrich.gateway.answer_store import AnswerStore, NewAnswer, StoredAnswer
 from sqlenrich.gateway.pages import Page
 from sqlenrich.gateway.request import FIXED, Caching, GatewayRequest, UnreadableError, read_request
 from sqlenrich.gateway.spending import Spending, SpentError
@@ -36,12 +36,18 @@ class GatewayPolicy:
 
     queue_s: float = 600.0
     """A request that was not sent for this time gets HTTP 503."""
+    outage_s: float = 15.0
+    """Requests get HTTP 503 once no URL could be reached for this time."""
+    check_s: float = 1.0
+    """The time between two looks for an outage."""
     watch_s: float = 2.0
     """Callers that left are looked for after this time; what nobody waits for and was not sent is left out."""
     grace_s: float = 120.0
     """What is in flight at the end has this time."""
     full_disk_s: float = 5.0
     """After the disk took no answer, requests are refused for this time before one is tried again."""
+    commit_s: float = 0.002
+    """Answers that arrive within this time share a write to the disk."""
     largest_body: int = 1 << 26
     """The bytes of a request."""
 
@@ -92,6 +98,8 @@ class _Flight:
     done: asyncio.Future[StoredAnswer | Reply]
     callers: int = 0
     sent: bool = False
+    left_out: str = "the request was not sent in time"
+    """What its callers are told if it is left out."""
     task: asyncio.Task[None] | None = None
 
 
@@ -120,8 +128,8 @@ class Exchange:
         self._numbers = count(1)
         self._tasks: set[asyncio.Task[None]] = set()
         self._disk = ThreadPoolExecutor(1, "sqlenrich-journal")
-        self._unsynced: list[asyncio.Future[None]] = []
-        self._syncing = False
+        self._unstored: list[tuple[NewAnswer, asyncio.Future[StoredAnswer]]] = []
+        self._storing = False
         self._full_until = 0.0
 
     @property
@@ -139,6 +147,7 @@ class Exchange:
             await model.open()
             model.health.start()
         self._any.limiter.begin()
+        self._start(self._watch_outage())
 
     async def close(self) -> None:
         """Wait for what is in flight, at most the grace, and close the connections. Nothing is begun any more."""
@@ -154,6 +163,20 @@ class Exchange:
         for model in self.models.values():
             await model.close()
         self._disk.shutdown()
+
+    async def _watch_outage(self) -> None:
+        """Leave out what waits for an endpoint that is down: its callers decide what to do."""
+        loop, limiter = asyncio.get_running_loop(), self._any.limiter
+        reached_at = loop.time()
+        while True:
+            await asyncio.sleep(self.policy.check_s)
+            if any(one.up for one in limiter.endpoints):
+                reached_at = loop.time()
+            elif loop.time() - reached_at >= self.policy.outage_s:
+                failure = next((one.health.last_failure for one in self.models.values() if one.health.last_failure), "")
+                for flight in self._named.values():
+                    flight.left_out = f"the endpoint is down ({failure})"
+                self.abandon()
 
     def abandon(self) -> None:
         """Leave out all requests in flight."""
@@ -253,7 +276,7 @@ class Exchange:
         """Ask a request and settle what its callers wait for, whatever happens."""
         loop = asyncio.get_running_loop()
         late = loop.call_later(self.policy.queue_s, self._give_up, flight)
-        result: StoredAnswer | Reply = refused(503, "the request was not sent in time: try later", "overloaded")
+        result: StoredAnswer | Reply | None = None
         try:
             result = await self._ask(flight, hashed, caching)
         except SpentError as error:
@@ -270,7 +293,7 @@ class Exchange:
             if not self._named:
                 self._any.health.idle()
             if not flight.done.done():
-                flight.done.set_result(result)
+                flight.done.set_result(result or refused(503, flight.left_out, "overloaded"))
 
     def _give_up(self, flight: _Flight) -> None:
         if not flight.sent and flight.task is not None:
@@ -297,8 +320,7 @@ class Exchange:
             status = 504 if answer.call_error.startswith("timeout") else 502
             return refused(status, answer.call_error, "upstream_error")
         self._count(answer, request)
-        attempt = self.store.attempts(hashed) + 1  # nothing is awaited before it is added
-        answer = answer._replace(request_hash=hashed, sent_hash=hashed, attempt=attempt, model=request.model)
+        answer = answer._replace(request_hash=hashed, sent_hash=hashed, model=request.model)
         if caching.no_store:
             self.counts.unstored += 1
             return _unstored(answer)
@@ -306,40 +328,37 @@ class Exchange:
 
     async def _keep(self, answer: Answer, request: GatewayRequest, caching: Caching) -> StoredAnswer:
         """Make an answer durable; one that the disk does not take is given all the same, for it is paid."""
+        waiting: asyncio.Future[StoredAnswer] = asyncio.get_running_loop().create_future()
+        self._unstored.append((NewAnswer(answer, request, caching.sample), waiting))
+        if not self._storing:
+            self._storing = True
+            self._start(self._store())
         try:
-            found = self.store.add(answer, request, caching.sample)
-            await self._durable()
+            return await waiting
         except RunError as error:
             self._full_until = asyncio.get_running_loop().time() + self.policy.full_disk_s
             self.counts.unstored += 1
             self.note(f"warning: {error}")
             return _unstored(answer)
-        return found
 
-    async def _durable(self) -> None:
-        """Wait until all that was added is durable: answers that arrive meanwhile share the next sync."""
-        waiting: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        self._unsynced.append(waiting)
-        if not self._syncing:
-            self._syncing = True
-            self._start(self._sync())
-        await waiting
-
-    async def _sync(self) -> None:
+    async def _store(self) -> None:
+        """Store what was answered; answers that arrive meanwhile share the next write and its sync."""
         loop = asyncio.get_running_loop()
         try:
-            while self._unsynced:
-                waiting, self._unsynced = self._unsynced, []
+            while self._unstored:
+                new, self._unstored = self._unstored, []
+                stored: list[StoredAnswer] = []
                 failure: RunError | None = None
                 try:
-                    await loop.run_in_executor(self._disk, self.store.sync)
+                    stored = await loop.run_in_executor(self._disk, self.store.keep, [one for one, _ in new])
                 except RunError as error:
                     failure = error
-                for one in waiting:
-                    if not one.done():
-                        one.set_result(None) if failure is None else one.set_exception(failure)
+                for place, (_, waiting) in enumerate(new):
+                    if not waiting.done():
+                        waiting.set_result(stored[place]) if failure is None else waiting.set_exception(failure)
+                await asyncio.sleep(self.policy.commit_s)
         finally:
-            self._syncing = False
+            self._storing = False
 
     async def _pass_on(self, page: Page, raw: bytes, why: str) -> Reply:
         """Pass on what can't be stored, once."""

@@ -215,6 +215,7 @@ class Gateway:
             log_config=None,
             access_log=False,
             server_header=False,
+            proxy_headers=False,
             backlog=4096,
             timeout_keep_alive=75,
         )

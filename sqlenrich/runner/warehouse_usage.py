@@ -1,4 +1,4 @@
-"""``sqlenrich usage``: what the runs on a warehouse took, from the stored answers and from the vendor's own records."""
+"""``sqlenrich usage``: what runs took, from the stored answers and from a warehouse's own records."""
 
 from __future__ import annotations
 
@@ -20,11 +20,12 @@ from sqlenrich.core.sql import equals, literal
 from sqlenrich.core.text_table import table
 from sqlenrich.plan.relations import RELATIONS
 from sqlenrich.runner.estimate import duration
-from sqlenrich.runner.place import RunPlaceOptions, place_in
+from sqlenrich.runner.place import Output, RunPlaceOptions, is_paths, place_in
 from sqlenrich.runner.usage import cost_of
 from sqlenrich.spec.prices import Prices, money
 from sqlenrich.spec.settings import Config, find_config, with_prices
 from sqlenrich.store import queries
+from sqlenrich.store.backend import Backend
 from sqlenrich.store.base import ModelUsage
 from sqlenrich.store.ledger import LEDGER
 from sqlenrich.store.spark.backend import SparkBackend
@@ -134,24 +135,40 @@ def usage(
     prices: str | Path | Prices | None = None,
     config: Config | None = None,
 ) -> Usage:
-    """Return what the runs in a schema took, on a warehouse or in Spark: the last 20, or the one that ``run`` names.
+    """Return what the runs took whose results ``output`` has: the last 20, or the one that ``run`` names.
 
+    ``output`` is a DuckDB database or a file of a run, or a schema of a warehouse or of Spark that the others name.
     Tokens and cost are those of the stored answers. The vendor's own records stand beside them, by the ids of the
-    statements; ``problem`` says why where they can't be read. An endpoint that Spark asked has none. The figures of
+    statements; ``problem`` says why where they can't be read. An endpoint has none. The figures of
     runs that have ended on a warehouse are written into the ledger, as ``usage`` of the run's report. Raises
     ConfigError where there is no run.
     """
     config = with_prices(config if config is not None else find_config(None), prices)
     options = RunPlaceOptions(target=target, engine=engine, profile=profile, connection=connection, spark=spark)
     backend = place_in(config, output, options, None)
-    if not isinstance(backend, WarehouseBackend | SparkBackend):
-        raise ConfigError("which warehouse? Give --target, or --engine with --output DATABASE.SCHEMA")
+    if backend is None:
+        raise ConfigError(
+            "of which runs? Give --output out.duckdb, --target, or --engine with --output DATABASE.SCHEMA"
+        )
+    if not isinstance(backend, Backend):
+        backend = _stored_database(backend)
     with backend:
         runs = _runs(backend, run)
         found = _usage(backend, runs, config.prices)
         if isinstance(backend, WarehouseBackend):
             found = replace(found, not_stored=_store(backend, runs, found))
         return found
+
+
+def _stored_database(output: Output) -> Backend:
+    """Return the backend of a DuckDB output. Raises ConfigError where no run has written it."""
+    from sqlenrich.store.duckdb.backend import DuckDBBackend
+
+    assert is_paths(output)
+    backend = DuckDBBackend(output)
+    if not backend.outputs.database.is_file():
+        raise ConfigError(f"{backend.output}: no run has written it")
+    return backend
 
 
 class _Run(NamedTuple):
@@ -176,7 +193,7 @@ class _Spent(NamedTuple):
     usage: ModelUsage
 
 
-def _usage(backend: WarehouseBackend | SparkBackend, runs: Sequence[_Run], prices: Prices | None) -> Usage:
+def _usage(backend: Backend, runs: Sequence[_Run], prices: Prices | None) -> Usage:
     spent = _spent(backend, runs)
     statements = _statements(backend, runs)
     now = datetime.now(UTC).replace(tzinfo=None)
@@ -252,13 +269,13 @@ def _store(backend: WarehouseBackend, runs: Sequence[_Run], found: Usage) -> str
     return None
 
 
-def _runs(backend: WarehouseBackend | SparkBackend, run: str | None) -> list[_Run]:
+def _runs(backend: Backend, run: str | None) -> list[_Run]:
     """Read the last runs of the ledger, or one, the oldest first. Raises ConfigError where there is none."""
     ledger, found = backend.named(LEDGER), list[tuple[Any, ...]]()
     if backend.connection.columns(ledger) is not None:
         query = select("run_id", "name", "status", "started_at", "ended_at", "snapshot", "report")
         query = query.from_(relation(backend.engine, ledger)).order_by("started_at DESC")
-        query = query.limit(LAST_RUNS * (1 if isinstance(backend, WarehouseBackend) else LEDGER_LINES))
+        query = query.limit(LAST_RUNS * (LEDGER_LINES if isinstance(backend, SparkBackend) else 1))
         if run is not None:
             query = query.where(equals("run_id", run))
         found = backend.connection.rows(print_sql(backend.engine, query))
@@ -275,7 +292,7 @@ def _runs(backend: WarehouseBackend | SparkBackend, run: str | None) -> list[_Ru
     return list(reversed(list(last.values())[:LAST_RUNS]))
 
 
-def _statements(backend: WarehouseBackend | SparkBackend, runs: Sequence[_Run]) -> dict[str, list[str]]:
+def _statements(backend: Backend, runs: Sequence[_Run]) -> dict[str, list[str]]:
     """Return the ids of the statements that asked the model, by run."""
     table_name, found = backend.named(STATEMENTS), dict[str, list[str]]()
     if backend.connection.columns(table_name) is None:
@@ -288,7 +305,7 @@ def _statements(backend: WarehouseBackend | SparkBackend, runs: Sequence[_Run]) 
     return found
 
 
-def _spent(backend: WarehouseBackend | SparkBackend, runs: Sequence[_Run]) -> dict[str, list[_Spent]]:
+def _spent(backend: Backend, runs: Sequence[_Run]) -> dict[str, list[_Spent]]:
     """Return what the stored answers of each run took, a line per model."""
     tables: dict[str, list[_Run]] = {}
     for one in runs:

@@ -26,6 +26,8 @@ ADVICE = (
     "paid again"
 )
 """What to do where the disk is full."""
+BUSY = "another run writes the same answers ({path}): wait for its end"
+"""What is said where another process has the file."""
 Row = Mapping[str, Any]
 """An answer: the columns of ``responses`` that a client fills, by name."""
 
@@ -34,14 +36,17 @@ class Journal:
     """One file with a line of JSON for each answer. Memory holds the places of the lines only.
 
     A line that a dead process left half written is removed when the file is opened. Each method may be called from any
-    thread. Use it as a context manager: one process has it open at a time. ``advice``: what to do if its disk is full.
+    thread. Use it as a context manager: one process has it open at a time. ``advice``: what to do if its disk is full;
+    ``busy``: what is said where another process has it.
 
     Where other machines may use the folder, a lock of the kernel may not reach them: ``policy`` is that of a lease. The
     file of a lease is its own, so that a run that was frozen, and writes when it wakes, spoils no other one.
     """
 
-    def __init__(self, path: Path, advice: str = ADVICE, policy: LeasePolicy | None = None) -> None:
-        self.path, self.advice = path, advice
+    def __init__(
+        self, path: Path, advice: str = ADVICE, policy: LeasePolicy | None = None, *, busy: str = BUSY
+    ) -> None:
+        self.path, self.advice, self.busy = path, advice, busy
         self._lease = None if policy is None else FileLease(path.with_name(f"{path.name}.lease"), policy)
         self._lock = threading.Lock()
         self._places: dict[tuple[bytes, int], int] = {}
@@ -63,7 +68,7 @@ class Journal:
                 fcntl.flock(self._file, fcntl.LOCK_EX | fcntl.LOCK_NB)
             except OSError:
                 os.close(self._file)
-                raise RunError(f"another run writes the same answers ({self.path}): wait for its end") from None
+                raise RunError(self.busy.format(path=self.path)) from None
         self._read()
         return self
 
@@ -144,7 +149,14 @@ class Journal:
         """Return the answer to an attempt of a request, None where there is none."""
         with self._lock:
             place = self._places.get(_packed(request_hash, attempt))
-            return None if place is None else next(self._rows(place))
+            return None if place is None else orjson.loads(self._line(place))
+
+    def _line(self, place: int) -> bytes:
+        """Return the line at a place, which ends before the end of the file."""
+        size = _SHORT_LINE
+        while (end := (found := os.pread(self._file, size, place)).find(b"\n")) < 0:
+            size *= 16
+        return found[:end]
 
     @property
     def end(self) -> int:
@@ -200,6 +212,8 @@ class Journal:
 
 
 _BLOCK = 1 << 16
+_SHORT_LINE = 1 << 12
+"""The bytes that are read for one line, before more are."""
 
 
 def _row_of(line: bytes) -> Row | None:

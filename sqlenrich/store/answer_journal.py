@@ -11,6 +11,8 @@ from sqlenrich.spark.journal import Journal
 
 TABLE = "gateway_responses"
 """The table into which its answers are written."""
+ADVICE = "free space there; what is answered is not paid again"
+BUSY = "another gateway has these answers ({path}): end it first"
 
 
 def journal_path(database: Path) -> Path:
@@ -18,9 +20,9 @@ def journal_path(database: Path) -> Path:
     return database.with_name(f"{database.name}.journal")
 
 
-def journal_of(database: Path, advice: str) -> Journal:
-    """Return the journal beside a database; nothing is opened yet. ``advice``: what to do if the disk is full."""
-    return Journal(journal_path(database), advice)
+def journal_of(database: Path) -> Journal:
+    """Return the journal beside a database; nothing is opened yet."""
+    return Journal(journal_path(database), ADVICE, busy=BUSY)
 
 
 @contextmanager
@@ -34,7 +36,7 @@ def without_journal(database: Path, known: Callable[[], set[tuple[str, int]]]) -
     if not path.exists():
         yield
         return
-    with Journal(path) as journal:
+    with journal_of(database) as journal:
         found = known()
         lacking = sum((row["request_hash"], row["attempt"]) not in found for row in journal.rows())
         if lacking:

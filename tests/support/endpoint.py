@@ -30,7 +30,7 @@ from sqlenrich.schema import normalise
 from tests.support.faults import FAULTS, HUGE, ODD_CONTENT, STATUS_FAULTS, STOPPED, checked, error
 from tests.support.http_wire import PAGES, Connection, Work
 from tests.support.limits import TELLS, Window
-from tests.support.tally import Seen, Tally, load, prompt_of, utf8
+from tests.support.tally import Seen, Tally, is_response, load, prompt_of, utf8
 from tests.support.vectors import Vector, embedded, unit_vector
 
 __all__ = ["FAULTS", "HUGE", "STATUS_FAULTS", "ScriptedEndpoint", "Seen", "error"]
@@ -185,7 +185,7 @@ class ScriptedEndpoint:
 
     def cost(self, prompt: str, body: dict[str, Any]) -> int:
         """Return the tokens of a request as the limits count them."""
-        if "input" in body:
+        if "input" in body and not is_response(body):
             return sum(map(tokens, body["input"]))
         limit = body.get("max_tokens") or body.get("max_completion_tokens")
         answer = int(limit) if self.count_max_tokens and limit else tokens(self.text(prompt, body))
@@ -193,7 +193,7 @@ class ScriptedEndpoint:
 
     def completion(self, body: dict[str, Any], fault: str) -> bytes:
         """Return the body of a good answer, or of one whose message is odd."""
-        if "input" in body:
+        if "input" in body and not is_response(body):
             return embedded(body, self.vector, self.dimensions, tokens)
         prompt = prompt_of(body)
         text: str | None = self.text(prompt, body)
@@ -215,7 +215,11 @@ class ScriptedEndpoint:
             "total_tokens": came + went,
             "prompt_tokens_details": {"cached_tokens": self._cached(prompt, came)},
         }
+        if is_response(body):
+            return _response(body, message["content"], usage)
         choice = {"index": 0, "message": message, "finish_reason": STOPPED.get(fault, "stop")}
+        if "prompt" in body:
+            choice = {"index": 0, "text": message["content"], "logprobs": None, "finish_reason": "stop"}
         answer = {"id": "c", "object": "chat.completion", "created": 0, "model": body.get("model"), "choices": [choice]}
         if self.served is not None:
             answer["model"], answer["system_fingerprint"] = self.served(self._number)
@@ -281,6 +285,16 @@ class ScriptedEndpoint:
             for model in self.models
         ]
         return orjson.dumps({"object": "list", "data": data})
+
+
+def _response(body: dict[str, Any], text: str | None, usage: dict[str, Any]) -> bytes:
+    """Return the body of an answer of /responses."""
+    part: dict[str, Any] = {"type": "output_text", "text": text, "annotations": []}
+    item = {"type": "message", "id": "m", "status": "completed", "role": "assistant", "content": [part]}
+    counts = {"input_tokens": usage["prompt_tokens"], "output_tokens": usage["completion_tokens"]}
+    counts |= {"total_tokens": usage["total_tokens"], "input_tokens_details": {"cached_tokens": 0}}
+    whole = {"id": "r", "object": "response", "created_at": 0, "status": "completed", "model": body.get("model")}
+    return orjson.dumps(whole | {"output": [item], "usage": counts, "parallel_tool_calls": True, "tools": []})
 
 
 def tokens(text: str) -> int:

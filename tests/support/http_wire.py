@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from tests.support.endpoint import ScriptedEndpoint
 
 
-PAGES = ("/chat/completions", "/embeddings")
+PAGES = ("/completions", "/embeddings", "/responses")
 """The pages that ask the model."""
 
 

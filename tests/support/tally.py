@@ -28,9 +28,16 @@ def prompt_of(body: Any) -> str:
     Raises LookupError or TypeError where there is none.
     """
     if "input" in body:
-        return "\n".join(body["input"])
+        return body["input"] if is_response(body) else "\n".join(body["input"])
+    if "prompt" in body:
+        return str(body["prompt"])
     content = body["messages"][-1]["content"]
     return content if isinstance(content, str) else "".join(part["text"] for part in content)
+
+
+def is_response(body: Any) -> bool:
+    """Whether a body is one of /responses: its input is one text, those of requests for vectors are several."""
+    return isinstance(body.get("input"), str)
 
 
 def utf8(text: str) -> bytes:

@@ -113,14 +113,14 @@ def probe(yes: bool, as_json: bool, **options: Any) -> int:
 @cli.command(epilog=EXAMPLES["usage"])
 @place_options
 @spark_option
-@click.option("--output", metavar="SCHEMA", help="The schema of the results, where a target or a profile names none.")
+@click.option("--output", metavar="PATH", help="What runs wrote: a .duckdb, a file; a warehouse's schema.")
 @click.option("--run", metavar="ID", help="Only this run. Default: the last 20.")
 @prices_option
 @json_option("usage")
 def usage(as_json: bool, **options: Any) -> None:
-    """Show what the runs on a warehouse or on Spark took.
+    """Show what runs took: answers, tokens and cost.
 
-    Tokens and cost are those of the stored answers; the vendor's own records stand beside them. Writes nothing.
+    They are those of the stored answers. On a warehouse the vendor's own records stand beside them. Asks no model.
     """
     found = se.usage(**options)
     click.echo(found.to_json() if as_json else found.to_text())
