@@ -8,7 +8,6 @@ They are written when a gateway starts and when it ends.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from datetime import datetime
 from itertools import islice
 from pathlib import Path
@@ -34,8 +33,7 @@ PUBLISHED_AT_ONCE = 100_000
 _ANSWER = tuple(name for name in Answer._fields if name != "asked_at")
 
 
-@dataclass(frozen=True)
-class StoredAnswer:
+class StoredAnswer(NamedTuple):
     """An answer as it is served."""
 
     request_hash: str

@@ -18,6 +18,8 @@ Receive = Callable[[], Awaitable[MutableMapping[str, Any]]]
 Send = Callable[[MutableMapping[str, Any]], Awaitable[None]]
 PREFIX = "/v1"
 USAGE, HEALTH, MODELS = "/usage", "/health", "/models"
+READ = frozenset((b"authorization", b"host", b"origin", b"cache-control", b"x-sqlenrich-sample"))
+"""The headers of a request that are read."""
 OWN = (USAGE, HEALTH, MODELS)
 
 
@@ -36,7 +38,7 @@ class GatewayApp:
         """Serve one request."""
         if scope["type"] != "http":
             return
-        headers = {name.decode("latin-1"): value.decode("latin-1") for name, value in scope["headers"]}
+        headers = {name.decode(): value.decode("latin-1") for name, value in scope["headers"] if name in READ}
         path = scope["path"]
         path = path.removeprefix(PREFIX) if path != PREFIX else "/"
         reply = self._refuse(headers) or await self._reply(scope["method"], path.rstrip("/"), headers, receive)

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Coroutine, Mapping
+from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
 from decimal import Decimal
 from itertools import count
-from typing import Any
+from typing import Any, NamedTuple
 
 import orjson
 
@@ -37,7 +37,7 @@ class GatewayPolicy:
     queue_s: float = 600.0
     """A request that was not sent for this time gets HTTP 503."""
     outage_s: float = 15.0
-    """Requests get HTTP 503 once no URL could be reached for this time."""
+    """A request gets HTTP 503 where no URL could be reached for this time while it waited."""
     check_s: float = 1.0
     """The time between two looks for an outage."""
     watch_s: float = 2.0
@@ -79,13 +79,12 @@ class GatewayCounts:
         return {**asdict(self), "cost": float(self.cost), "saved": float(self.saved)}
 
 
-@dataclass(frozen=True)
-class Reply:
+class Reply(NamedTuple):
     """An HTTP response to a caller."""
 
     status: int
     body: bytes
-    headers: list[tuple[bytes, bytes]] = field(default_factory=list)
+    headers: Sequence[tuple[bytes, bytes]] = ()
     content_type: bytes = JSON
 
 
@@ -96,6 +95,7 @@ class _Flight:
     name: str
     request: GatewayRequest
     done: asyncio.Future[StoredAnswer | Reply]
+    began: float
     callers: int = 0
     sent: bool = False
     left_out: str = "the request was not sent in time"
@@ -165,18 +165,19 @@ class Exchange:
         self._disk.shutdown()
 
     async def _watch_outage(self) -> None:
-        """Leave out what waits for an endpoint that is down: its callers decide what to do."""
+        """Leave out what waits for long for an endpoint that is down: its callers decide what to do."""
         loop, limiter = asyncio.get_running_loop(), self._any.limiter
         reached_at = loop.time()
         while True:
             await asyncio.sleep(self.policy.check_s)
             if any(one.up for one in limiter.endpoints):
                 reached_at = loop.time()
-            elif loop.time() - reached_at >= self.policy.outage_s:
-                failure = next((one.health.last_failure for one in self.models.values() if one.health.last_failure), "")
-                for flight in self._named.values():
+                continue
+            failure = next((one.health.last_failure for one in self.models.values() if one.health.last_failure), "")
+            for flight in self._named.values():
+                if loop.time() - max(flight.began, reached_at) >= self.policy.outage_s and flight.task is not None:
                     flight.left_out = f"the endpoint is down ({failure})"
-                self.abandon()
+                    flight.task.cancel()
 
     def abandon(self) -> None:
         """Leave out all requests in flight."""
@@ -236,28 +237,28 @@ class Exchange:
 
     async def _wait(self, flight: _Flight, gone: Callable[[], Awaitable[None]]) -> StoredAnswer | Reply:
         """Wait for a request's answer; without its last caller it is left out unless it was sent."""
-        loop = asyncio.get_running_loop()
         flight.callers += 1
-        watching: list[asyncio.Task[None]] = []
-
-        async def watch() -> None:
-            await gone()
-            if not flight.done.done():
-                flight.callers -= 1
-                if flight.callers == 0 and not flight.sent and flight.task is not None:
-                    flight.task.cancel()
-
-        timer = loop.call_later(self.policy.watch_s, lambda: watching.append(loop.create_task(watch())))
+        timer = asyncio.get_running_loop().call_later(self.policy.watch_s, self._watch, flight, gone)
         try:
             return await asyncio.shield(flight.done)
         finally:
             timer.cancel()
-            for task in watching:
-                task.cancel()
+
+    def _watch(self, flight: _Flight, gone: Callable[[], Awaitable[None]]) -> None:
+        """Look for the end of a caller that waits for long."""
+        task = self._start(self._leave(flight, gone))
+        flight.done.add_done_callback(lambda _: task.cancel())
+
+    async def _leave(self, flight: _Flight, gone: Callable[[], Awaitable[None]]) -> None:
+        await gone()
+        flight.callers -= 1
+        if flight.callers == 0 and not flight.sent and flight.task is not None:
+            flight.task.cancel()
 
     def _begin(self, hashed: str, request: GatewayRequest, caching: Caching, *, alone: bool) -> _Flight:
         name = f"{hashed} {next(self._numbers)}"
-        flight = _Flight(name, request, asyncio.get_running_loop().create_future())
+        loop = asyncio.get_running_loop()
+        flight = _Flight(name, request, loop.create_future(), loop.time())
         if not self._named:
             self._any.health.busy()
         self._named[name] = flight
@@ -310,10 +311,8 @@ class Exchange:
         finally:
             self.spending.settle(request.model, reserved, used)
         refusal = model.refusals.pop(flight.name, None)
-        warnings = model.traits.warnings or []
-        for line in warnings:
+        for line in model.new_warnings():
             self.note(line)
-        warnings.clear()
         if answer.call_error is not None:
             if refusal is not None:
                 return self._passed(refusal)
@@ -370,8 +369,7 @@ class Exchange:
         except Stopped:
             return refused(503, "the gateway is stopping", "stopping")
         self.counts.unstored += reply.status == 200
-        reply.headers.append((b"x-sqlenrich-cache", BYPASS))
-        return reply
+        return reply._replace(headers=[*reply.headers, (b"x-sqlenrich-cache", BYPASS)])
 
     def _told(self, request: GatewayRequest, found: StoredAnswer, how: bytes) -> Reply:
         """Return an answer as its caller wants it, whole or as a stream, with where it comes from and its cost."""

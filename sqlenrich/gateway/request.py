@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import orjson
 
@@ -26,8 +25,7 @@ class UnreadableError(Exception):
     """A body that can't be read: it is passed on as it is, and its answer is not stored."""
 
 
-@dataclass(frozen=True)
-class Caching:
+class Caching(NamedTuple):
     """What a caller's ``Cache-Control`` says; ``sample`` numbers one of several answers to equal requests."""
 
     no_store: bool = False
@@ -39,6 +37,8 @@ class Caching:
     @classmethod
     def of(cls, headers: Mapping[str, str]) -> Caching:
         """Read the headers of a request, their names in lower case. Raises ConfigError for a number that is none."""
+        if "cache-control" not in headers and "x-sqlenrich-sample" not in headers:
+            return PLAIN
         found: dict[str, str] = {}
         for directive in headers.get("cache-control", "").lower().split(","):
             name, _, value = directive.strip().partition("=")
@@ -57,8 +57,10 @@ class Caching:
         )
 
 
-@dataclass(frozen=True)
-class GatewayRequest:
+PLAIN = Caching()
+
+
+class GatewayRequest(NamedTuple):
     """A request as it is sent on, and as it is identified."""
 
     page: Page

@@ -79,6 +79,14 @@ class PassingModel(EndpointModel):
         """Return what writes the bodies."""
         return PassedBody(self._page)
 
+    def new_warnings(self) -> Sequence[str]:
+        """Return the warnings that were not given before."""
+        if not self._notices.lines:
+            return ()
+        lines = [*self._notices.lines]
+        self._notices.lines.clear()
+        return lines
+
     async def models_page(self) -> HttpResponse:
         """Return the list of models of the first URL."""
         return await self._connections.models(0, self.endpoint.timeout)
