@@ -48,7 +48,7 @@ if TYPE_CHECKING:
     from sqlenrich.schema import check_response
     from sqlenrich.spec.enrichment import Enrichment
     from sqlenrich.spec.loader import enrichment, load, loads
-    from sqlenrich.spec.run_settings import Caps, Mock
+    from sqlenrich.spec.run_settings import Caps, LocalModel, Mock
 
 _MODULES = {
     "core.endpoint": ("Endpoint",),
@@ -84,7 +84,7 @@ _MODULES = {
     "schema": ("check_response",),
     "spec.enrichment": ("Enrichment",),
     "spec.loader": ("enrichment", "load", "loads"),
-    "spec.run_settings": ("Caps", "Mock"),
+    "spec.run_settings": ("Caps", "LocalModel", "Mock"),
 }
 """The module of each public name. A name is imported when it is first used (PEP 562)."""
 _MODULE_OF = {name: module for module, names in _MODULES.items() for name in names}
@@ -102,6 +102,7 @@ __all__ = [
     "Evaluation",
     "Forgotten",
     "Gateway",
+    "LocalModel",
     "Mock",
     "Plan",
     "ProbeReport",

@@ -37,7 +37,7 @@ if TYPE_CHECKING:  # "import sqlenrich" does not load the HTTP client
     from sqlenrich.llm.throttle.budget import Budget
 
 
-NO_BATCHES = "--batch sends the requests to an endpoint: give --endpoint, without --mock"
+NO_BATCHES = "--batch sends the requests to an endpoint: give --endpoint, without --mock and without a LocalModel"
 
 
 @dataclass(frozen=True)

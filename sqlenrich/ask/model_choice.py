@@ -16,9 +16,10 @@ from sqlenrich.plan.model import resolve_model
 from sqlenrich.plan.request import ResolvedModel
 from sqlenrich.renderer.script import model_for
 from sqlenrich.schema import value_test
+from sqlenrich.schema.json_schema import hint_text
 from sqlenrich.spec.enrichment import Enrichment
 from sqlenrich.spec.prices import Price
-from sqlenrich.spec.run_settings import Mock
+from sqlenrich.spec.run_settings import AnyModel, LocalModel, Mock
 from sqlenrich.spec.settings import Config
 
 if TYPE_CHECKING:
@@ -51,30 +52,35 @@ class WantedModel:
     endpoint: Endpoint | str | None = None
     """An endpoint, or an URL or a name of ``sqlenrich.toml``; None: the settings' or the environment's."""
     mock: Mock | None = None
+    local: LocalModel | None = None
     concurrency: int | None = None
     prefix_order: bool = True
 
 
-def wanted_model(model: Endpoint | Mock | str | None = None, **options: Unpack[ModelOptions]) -> WantedModel:
+def wanted_model(model: AnyModel | None = None, **options: Unpack[ModelOptions]) -> WantedModel:
     """Return the model that ``model`` or its shorthands name. Raises ConfigError where they contradict each other."""
     served = getattr(model, "endpoint", None)
     if isinstance(served, Endpoint):  # servers that the caller started
         model = served
     endpoint, failures = options.get("endpoint"), options.get("mock_failures")
     concurrency, ordered = options.get("concurrency"), options.get("prefix_order", True)
-    if isinstance(model, Endpoint | Mock) and (endpoint is not None or options.get("mock") or failures):
-        raise ConfigError("give model=Endpoint(...) or model=Mock(...), or their shorthands, not both")
+    if isinstance(model, Endpoint | Mock | LocalModel) and (endpoint is not None or options.get("mock") or failures):
+        raise ConfigError("give model=Endpoint(...), Mock(...) or LocalModel(...), or a shorthand, not both")
     if isinstance(model, Endpoint):
-        return WantedModel(model.model, model, None, concurrency, ordered)
+        return WantedModel(model.model, model, concurrency=concurrency, prefix_order=ordered)
     if isinstance(model, Mock):
-        return WantedModel(None, None, model, concurrency, ordered)
+        return WantedModel(mock=model, concurrency=concurrency, prefix_order=ordered)
+    if isinstance(model, LocalModel):
+        if concurrency is not None:
+            raise ConfigError("a LocalModel is asked a batch at a time: give LocalModel(batch=...), no concurrency")
+        return WantedModel(local=model, prefix_order=ordered)
     if options.get("mock"):
         if endpoint is not None or model is not None:
             raise ConfigError("--mock asks nobody: give it without --endpoint and --model")
-        return WantedModel(None, None, Mock(failures or {}), concurrency, ordered)
+        return WantedModel(mock=Mock(failures or {}), concurrency=concurrency, prefix_order=ordered)
     if failures:
         raise ConfigError("--mock-failures goes with --mock: an endpoint fails by itself")
-    return WantedModel(model, endpoint, None, concurrency, ordered)
+    return WantedModel(model, endpoint, concurrency=concurrency, prefix_order=ordered)
 
 
 @dataclass(frozen=True)
@@ -134,6 +140,8 @@ def choose_model(
     """Return the model of a run: the mock, or an endpoint of the caller, the settings or the environment."""
     if wanted.mock is not None:
         return _mock(enrichment, wanted.mock, wanted.concurrency, budget)
+    if wanted.local is not None:
+        return _local(enrichment, wanted.local, budget, ordered=wanted.prefix_order)
     settings = wanted.endpoint if isinstance(wanted.endpoint, Endpoint) else config.endpoint(wanted.endpoint)
     settings = replace(settings, concurrency=wanted.concurrency or settings.concurrency)
     return _endpoint(enrichment, config, settings, wanted, budget)
@@ -168,6 +176,35 @@ def _mock(enrichment: Enrichment, mock: Mock, concurrency: int | None, budget: B
     except ValueError as error:
         raise ConfigError(f"--mock: {error}") from None
     return ModelChoice(answers, resolved, concurrency or 64, "", named, budget)
+
+
+def local_hint(enrichment: Enrichment) -> str | None:
+    """Return what follows each prompt of a model that is told the form of an answer in words alone."""
+    return None if enrichment.embedding is not None or enrichment.hint == "never" else hint_text(enrichment.schema)
+
+
+def _local(enrichment: Enrichment, local: LocalModel, budget: Budget | None, *, ordered: bool) -> ModelChoice:
+    from sqlenrich.llm.local.model import LocalConfig, LocalProcessModel
+    from sqlenrich.llm.local.process import pickled
+
+    if budget is not None and budget.max_cost is not None:
+        raise ConfigError("max_cost: a LocalModel has no price; max_calls and max_rows end its runs")
+    named = resolve_model(enrichment, get_engine(CLIENT_ENGINE), local.name)
+    # An endpoint may serve a model of this name: its answers are others.
+    resolved = replace(named, params={**named.params, "sqlenrich": "local", "version": local.version})
+    config = LocalConfig(
+        local.name,
+        pickled(local.factory, local.name),
+        local.batch,
+        local.timeout,
+        enrichment.turns,
+        local_hint(enrichment),
+        enrichment.embedding,
+    )
+    # One batch is answered while the next one is made.
+    return ModelChoice(
+        LocalProcessModel(config), resolved, 2 * local.batch, " in a process of its own", named, budget, ordered
+    )
 
 
 def _endpoint(

@@ -15,14 +15,14 @@ from sqlenrich.core.endpoint import Endpoint
 from sqlenrich.core.errors import ConfigError, RunError
 from sqlenrich.core.loop_thread import LoopThread, new_loop
 from sqlenrich.core.result import Result
-from sqlenrich.gateway.exchange import Exchange, GatewayCounts, GatewayPolicy
-from sqlenrich.gateway.request import ALL, REUSE
-from sqlenrich.gateway.spending import Spending
+from sqlenrich.gateway.counts import ALL, REUSE, GatewayCounts, GatewayPolicy
 from sqlenrich.spec.prices import Prices, money
 from sqlenrich.spec.settings import Config, find_config, with_prices
 
 if TYPE_CHECKING:
     import uvicorn
+
+    from sqlenrich.gateway.exchange import Exchange
 
 PORT, HOST = 8400, "127.0.0.1"
 TOKEN_ENV = "SQLENRICH_GATEWAY_TOKEN"
@@ -93,6 +93,7 @@ class Gateway:
         policy: GatewayPolicy | None = None,
     ) -> None:
         from sqlenrich.gateway.answer_store import AnswerStore
+        from sqlenrich.gateway.spending import Spending
 
         self.config = with_prices(config if config is not None else find_config(None), prices)
         found = endpoint if isinstance(endpoint, Endpoint) else self.config.endpoint(endpoint)
@@ -198,6 +199,7 @@ class Gateway:
         import uvicorn
 
         from sqlenrich.gateway.app import GatewayApp
+        from sqlenrich.gateway.exchange import Exchange
 
         self._exchange = Exchange(
             self.store,

@@ -14,9 +14,6 @@ STREAMED = ("stream", "stream_options")
 """The fields that say how an answer is told, not which one."""
 UNORDERED = ("messages", "input")
 """The fields whose objects may have their names in any order. In a schema the order counts: models write in it."""
-ALL, FIXED = "all", "fixed"
-REUSE = (ALL, FIXED)
-"""Which stored answers are given again: all, or those of requests that always have the same answer."""
 LARGEST_NUMBER = 2.0**63
 """A whole number from here on is read as a float, in which other numbers are equal to it."""
 

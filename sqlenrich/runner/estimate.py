@@ -31,7 +31,7 @@ from sqlenrich.runner.token_estimates import PendingRequests, TokensIn, TokensOu
 from sqlenrich.runner.usage import NO_PRICES
 from sqlenrich.spec.enrichment import Enrichment
 from sqlenrich.spec.prices import Prices, money
-from sqlenrich.spec.run_settings import Caps, Mock
+from sqlenrich.spec.run_settings import AnyModel, Caps
 from sqlenrich.spec.settings import Config
 from sqlenrich.store import queries
 from sqlenrich.store.scratch import scratch_folder
@@ -163,7 +163,7 @@ def estimate(
     *,
     input: Any = None,
     output: str | Path | Sequence[str | Path] | None = None,
-    model: Endpoint | Mock | str | None = None,
+    model: AnyModel | None = None,
     caps: Caps | None = None,
     responses: str | None = None,
     sample: int = 100,

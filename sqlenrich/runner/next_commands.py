@@ -70,6 +70,8 @@ def _outputs(output: Output | None) -> Flags | None:
 def _model(enrichment: Enrichment, wanted: WantedModel, options: Mapping[str, Any]) -> Flags | None:
     if wanted.mock is not None:
         return ("--mock",)
+    if wanted.local is not None:  # no command has it
+        return None
     from sqlenrich.llm.endpoint.urls import shown_url
 
     flags: Flags = ()

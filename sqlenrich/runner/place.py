@@ -114,7 +114,7 @@ def place_of(
 
 def of_target(wanted: WantedModel, place: Place) -> WantedModel:
     """Return the model that a run names, or else one at the endpoint of its target."""
-    if place.endpoint is None or wanted.endpoint is not None or wanted.mock is not None:
+    if place.endpoint is None or wanted.endpoint is not None or wanted.mock is not None or wanted.local is not None:
         return wanted
     return replace(wanted, endpoint=place.endpoint)
 

@@ -4,19 +4,19 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Unpack
 
-from sqlenrich.ask.model_choice import CLIENT_ENGINE, ModelChoice, ModelOptions, choose_model, wanted_model
+from sqlenrich.ask.model_choice import CLIENT_ENGINE, ModelChoice, ModelOptions, choose_model, local_hint, wanted_model
 from sqlenrich.ask.observer import NullObserver, Observer, PlanLine, Stopper
 from sqlenrich.ask.output_forms import output_forms
 from sqlenrich.core.embedding import DEFAULT_ALIASES
 from sqlenrich.core.endpoint import Endpoint
 from sqlenrich.core.errors import ConfigError
 from sqlenrich.core.plurals import counted
-from sqlenrich.core.turn import ROW_SYSTEM, as_messages, shown_text
+from sqlenrich.core.turn import ROW_SYSTEM, as_messages, sent_text, shown_text
 from sqlenrich.engines import get_engine
 from sqlenrich.plan.model import resolve_model
 from sqlenrich.plan.request import ResolvedModel
@@ -31,7 +31,7 @@ from sqlenrich.schema.checks.repairs import kept_nulls
 from sqlenrich.spec.enrichment import Enrichment
 from sqlenrich.spec.limits import CUT, TOO_LONG
 from sqlenrich.spec.loader import enrichment_of
-from sqlenrich.spec.run_settings import Mock
+from sqlenrich.spec.run_settings import AnyModel, LocalModel
 from sqlenrich.spec.settings import Config, find_config
 from sqlenrich.store import queries
 from sqlenrich.store.inputs import input_of
@@ -70,7 +70,7 @@ def preview(
     input: Any = None,
     rows: int = 5,
     prompt_only: bool = False,
-    model: Endpoint | Mock | str | None = None,
+    model: AnyModel | None = None,
     config: Config | None = None,
     observer: Observer | None = None,
     stopper: Stopper | None = None,
@@ -88,7 +88,7 @@ def preview(
     source = input_of(input, options.get("encoding"))
     enrichment = with_source_options(enrichment, **chosen(options, SOURCE_OPTIONS))
     config = config if config is not None else find_config(enrichment.path)
-    choice = None
+    choice, local = None, model
     if not prompt_only:
         wanted = wanted_model(model, **chosen(options, MODEL_OPTIONS))
         choice = choose_model(enrichment, config, replace(wanted, concurrency=rows))
@@ -109,16 +109,18 @@ def preview(
             paid, model = may_cost(choice), choice.resolved.name
             line = PreviewLine(len(shown), calls, 0, calls, model, choice.where, paid, total_rows=total)
             accepted = not calls or observer.plan(line)
+        if isinstance(local, LocalModel) and not accepted:
+            return _prompts(shown, enrichment, _given(enrichment, local), total)
         if choice is None or not accepted:
             endpoint = choice.endpoint if choice is not None else _endpoint(config, model, options.get("endpoint"))
-            return _prompts(enrichment, shown, resolved, endpoint, total)
+            return _prompts(shown, enrichment, _sent(enrichment, resolved, endpoint), total)
         distinct = backend.read(plan, queries.distinct_of(prompts))[0][0]
     started = time.monotonic()
     answers = _ask(choice, requests, observer, stopper)
     return _answers(enrichment, shown, answers, choice, time.monotonic() - started, total, distinct)
 
 
-def _resolve(enrichment: Enrichment, config: Config, model: Endpoint | Mock | str | None) -> ResolvedModel:
+def _resolve(enrichment: Enrichment, config: Config, model: AnyModel | None) -> ResolvedModel:
     """Return the model and the parameters that a run would send, without asking the endpoint for its model."""
     wanted = model.model if isinstance(model, Endpoint) else model if isinstance(model, str) else None
     alias = DEFAULT_ALIASES[enrichment.embedding is not None]
@@ -127,7 +129,7 @@ def _resolve(enrichment: Enrichment, config: Config, model: Endpoint | Mock | st
     return resolve_model(enrichment, get_engine(CLIENT_ENGINE), name, changed)
 
 
-def _endpoint(config: Config, model: Endpoint | Mock | str | None, endpoint: str | None) -> Endpoint | None:
+def _endpoint(config: Config, model: AnyModel | None, endpoint: str | None) -> Endpoint | None:
     if isinstance(model, Endpoint):
         return model
     try:
@@ -153,19 +155,28 @@ def _state(enrichment: Enrichment, row: Mapping[str, Any]) -> str | None:
     return "NO_INPUT: a required column is blank; it is not sent" if row["request_hash"] is None else None
 
 
-def _prompts(
-    enrichment: Enrichment, rows: list[dict[str, Any]], resolved: ResolvedModel, endpoint: Endpoint | None, total: int
-) -> str:
+def _prompts(rows: list[dict[str, Any]], enrichment: Enrichment, sent: Sequence[str], total: int) -> str:
     lines: list[str] = []
     for number, row in enumerate(rows, start=1):
         lines += [
             _title(enrichment, row, number),
             _state(enrichment, row) or shown_text(enrichment.turns, row["prompt"]),
         ]
-    lines += [RULE, f"each is sent as POST {_page(enrichment)}:"]
-    lines.append(json.dumps(_body(enrichment, resolved, endpoint), indent=2, ensure_ascii=False))
-    lines += [RULE, f"{len(rows)} of {total:,} rows; nothing was sent"]
+    lines += [RULE, *sent, RULE, f"{len(rows)} of {total:,} rows; nothing was sent"]
     return "\n".join(lines)
+
+
+def _given(enrichment: Enrichment, local: LocalModel) -> list[str]:
+    """Return the lines that say what a class gets."""
+    hint = local_hint(enrichment)
+    text = sent_text(enrichment.turns, "<the prompt>") + (f"\n\n{hint}" if hint else "")
+    return [f"{local.name} {local.version} is given a list of at most {local.batch} texts, each:", text]
+
+
+def _sent(enrichment: Enrichment, resolved: ResolvedModel, endpoint: Endpoint | None) -> list[str]:
+    """Return the lines that say what is sent to an endpoint."""
+    body = json.dumps(_body(enrichment, resolved, endpoint), indent=2, ensure_ascii=False)
+    return [f"each is sent as POST {_page(enrichment)}:", body]
 
 
 def _page(enrichment: Enrichment) -> str:

@@ -12,7 +12,6 @@ from sqlenrich.ask.model_choice import CLIENT_ENGINE, MOCK, ModelChoice, WantedM
 from sqlenrich.ask.observer import Observer, Stopper
 from sqlenrich.ask.rounds import Rounds
 from sqlenrich.core.embedding import DEFAULT_ALIASES
-from sqlenrich.core.endpoint import Endpoint
 from sqlenrich.core.errors import ConfigError, SqlenrichError, raising_first
 from sqlenrich.core.plurals import counted
 from sqlenrich.engines import get_engine
@@ -32,7 +31,7 @@ from sqlenrich.runner.session import Session, backend_of, choice_of, new_budget
 from sqlenrich.runner.setup import set_up
 from sqlenrich.runner.source import with_source_options
 from sqlenrich.spec.enrichment import Enrichment
-from sqlenrich.spec.run_settings import Caps, Mock
+from sqlenrich.spec.run_settings import AnyModel, Caps
 from sqlenrich.spec.settings import Config
 from sqlenrich.store.backend import Backend
 from sqlenrich.store.base import Counts, RunStart, Snapshot
@@ -45,7 +44,7 @@ def retry(
     *,
     output: Output | None = None,
     reasons: Sequence[str] | None = None,
-    model: Endpoint | Mock | str | None = None,
+    model: AnyModel | None = None,
     max_attempts: int | None = None,
     caps: Caps | None = None,
     config: Config | None = None,

@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING, Any, Unpack
 
 from sqlenrich.ask.model_choice import ModelChoice
 from sqlenrich.ask.observer import Observer, Stopper
-from sqlenrich.core.endpoint import Endpoint
 from sqlenrich.core.errors import ConfigError, SqlenrichError, raising_first
 from sqlenrich.core.plurals import counted
 from sqlenrich.plan.compile import snapshot_digest
@@ -29,7 +28,7 @@ from sqlenrich.runner.session import Session, backend_of, choice_of
 from sqlenrich.runner.setup import set_up
 from sqlenrich.runner.source import key_warning
 from sqlenrich.spec.enrichment import Enrichment
-from sqlenrich.spec.run_settings import Caps, Mock
+from sqlenrich.spec.run_settings import AnyModel, Caps
 from sqlenrich.spec.settings import Config
 from sqlenrich.store.backend import Backend
 from sqlenrich.store.base import Counts, Results, Snapshot
@@ -44,7 +43,7 @@ def run(
     *,
     input: Any = None,
     output: Output | None = None,
-    model: Endpoint | Mock | str | None = None,
+    model: AnyModel | None = None,
     caps: Caps | None = None,
     responses: str | None = None,
     tables: str | None = None,

@@ -329,7 +329,7 @@ def backend_of(output: Output) -> Backend:
 
 def choice_of(enrichment: Enrichment, config: Config, wanted: WantedModel, backend: Backend, caps: Caps) -> ModelChoice:
     """Return the model of a run: an endpoint where one is named, else what the backend's own function asks, if any."""
-    if backend.asks_in_sql and wanted.endpoint is None:
+    if backend.asks_in_sql and wanted.endpoint is None and wanted.local is None:
         return sql_model(enrichment, backend.engine.name, config, wanted, new_budget(caps))
     return choose_model(enrichment, config, wanted, new_budget(caps))
 

@@ -8,7 +8,6 @@ from pathlib import Path
 from typing import Any
 
 from sqlenrich.ask.model_choice import WantedModel, wanted_model
-from sqlenrich.core.endpoint import Endpoint
 from sqlenrich.core.errors import ConfigError
 from sqlenrich.runner.options import (
     MODEL_OPTIONS,
@@ -23,7 +22,7 @@ from sqlenrich.runner.source import with_source_options
 from sqlenrich.spec.enrichment import Enrichment
 from sqlenrich.spec.loader import enrichment_of
 from sqlenrich.spec.prices import Prices
-from sqlenrich.spec.run_settings import Caps, Mock
+from sqlenrich.spec.run_settings import AnyModel, Caps
 from sqlenrich.spec.settings import Config, find_config, with_prices
 from sqlenrich.store.inputs import Input, input_of
 
@@ -60,7 +59,7 @@ def set_up(
     *,
     input: Any = None,
     output: Output | None = None,
-    model: Endpoint | Mock | str | None = None,
+    model: AnyModel | None = None,
     caps: Caps | None = None,
     responses: str | None = None,
     config: Config | None = None,

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from typing import TypeAlias
 
+from sqlenrich.core.endpoint import Endpoint
 from sqlenrich.core.errors import ConfigError
 
 
@@ -17,6 +19,41 @@ class Mock:
 
     failures: Mapping[str, float] = field(default_factory=dict)
 
+
+@dataclass(frozen=True)
+class LocalModel:
+    """A class of yours that answers prompts, loaded once in a process of its own.
+
+    ``factory`` is the class, or any callable that returns what answers: it is called without arguments in the process,
+    and loads the model. What it returns is called with a list of at most ``batch`` prompts, and returns as many texts
+    (None: no answer), or vectors where the output is an embedding. ``name`` and ``version`` say which model it is: both
+    are part of the hash of each request, so that another version is asked anew. A batch that takes ``timeout`` seconds
+    ends the process, which is started again. Raises ConfigError.
+    """
+
+    factory: Callable[[], Callable[[list[str]], object]]
+    name: str
+    version: str
+    batch: int = 32
+    timeout: float = 600.0
+
+    def __post_init__(self) -> None:
+        if not callable(self.factory):
+            raise ConfigError("factory is a class, or a function that returns what answers prompts")
+        for key in ("name", "version"):
+            value = getattr(self, key)
+            if not isinstance(value, str) or not value.strip():
+                raise ConfigError(f"LocalModel needs a {key}: a text that says which model it is; it is hashed")
+        if self.name == "mock":
+            raise ConfigError('the name "mock" is that of the mock model: give the LocalModel another one')
+        if isinstance(self.batch, bool) or not isinstance(self.batch, int) or self.batch < 1:
+            raise ConfigError(f"batch is a whole number of at least 1, not {self.batch!r}")
+        if isinstance(self.timeout, bool) or not isinstance(self.timeout, int | float) or not self.timeout > 0:
+            raise ConfigError(f"timeout is a number of seconds above 0, not {self.timeout!r}")
+
+
+AnyModel: TypeAlias = Endpoint | Mock | LocalModel | str
+"""What a caller names as the model of a run."""
 
 STOP_AFTER_REFUSED = 50
 """A run ends where none of so many first answers is accepted, unless it is told otherwise."""

@@ -14,7 +14,7 @@ import duckdb
 import pytest
 
 import sqlenrich as se
-from sqlenrich.gateway.exchange import GatewayPolicy
+from sqlenrich.gateway.counts import GatewayPolicy
 from tests.gateway.conftest import Notes, ask, chat
 from tests.support.endpoint import ScriptedEndpoint
 from tests.support.full_disk import fill_disk

@@ -120,5 +120,5 @@ def test_records_that_can_t_be_read(place: Standin) -> None:
         assert "\n" not in found.problem
     with pytest.raises(se.ConfigError, match="holds no run 7: sqlenrich run makes one"):
         used(place, run="7")
-    with pytest.raises(se.ConfigError, match="which warehouse"):
+    with pytest.raises(se.ConfigError, match="of which runs"):
         se.usage()

@@ -10,7 +10,6 @@ from pathlib import Path
 from typing import Any, Unpack
 
 from sqlenrich.ask.observer import NullObserver, Observer, Stopper
-from sqlenrich.core.endpoint import Endpoint
 from sqlenrich.core.errors import ConfigError
 from sqlenrich.core.plurals import counted
 from sqlenrich.quality.comparison.compare import default_database
@@ -27,7 +26,7 @@ from sqlenrich.runner.setup import set_up
 from sqlenrich.spec.enrichment import Enrichment
 from sqlenrich.spec.prices import Prices
 from sqlenrich.spec.quality import Requirement, parse_requirement
-from sqlenrich.spec.run_settings import Mock
+from sqlenrich.spec.run_settings import AnyModel
 from sqlenrich.spec.settings import Config
 from sqlenrich.store.inputs import Input, input_name, input_of
 from sqlenrich.store.scratch import scratch_folder
@@ -54,7 +53,7 @@ def evaluate(
     input: Any = None,
     fields: Mapping[str, str] | None = None,
     require: Sequence[str] = (),
-    model: Endpoint | Mock | str | None = None,
+    model: AnyModel | None = None,
     output: Output | None = None,
     responses: str | None = None,
     config: Config | None = None,
