@@ -240,7 +240,8 @@ class ScriptedEndpoint:
         if self.content is not None:
             return self.content[zlib.crc32(utf8(prompt)) % len(self.content)]
         if self._text[0] is not body:
-            shape = ((body.get("response_format") or {}).get("json_schema") or {}).get("schema") or {}
+            told = (body.get("response_format") or {}).get("json_schema") or (body.get("text") or {}).get("format")
+            shape = (told or {}).get("schema") or {}
             name = orjson.dumps(shape)
             if name not in self._models:
                 self._models[name] = MockModel(normalise(shape, columns=False)[0])

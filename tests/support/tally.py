@@ -28,7 +28,10 @@ def prompt_of(body: Any) -> str:
     Raises LookupError or TypeError where there is none.
     """
     if "input" in body:
-        return body["input"] if is_response(body) else "\n".join(body["input"])
+        if not is_response(body):
+            return "\n".join(body["input"])
+        last = body["input"] if isinstance(body["input"], str) else body["input"][-1]["content"]
+        return last if isinstance(last, str) else "".join(part["text"] for part in last)
     if "prompt" in body:
         return str(body["prompt"])
     content = body["messages"][-1]["content"]
@@ -36,8 +39,9 @@ def prompt_of(body: Any) -> str:
 
 
 def is_response(body: Any) -> bool:
-    """Whether a body is one of /responses: its input is one text, those of requests for vectors are several."""
-    return isinstance(body.get("input"), str)
+    """Whether a body is one of /responses: its input is one text or messages, that of a request for vectors texts."""
+    found = body.get("input")
+    return isinstance(found, str) or (isinstance(found, list) and found != [] and isinstance(found[0], dict))
 
 
 def utf8(text: str) -> bytes:
