@@ -3,33 +3,21 @@
 from __future__ import annotations
 
 import base64
-import csv
 import importlib
 import json
 import os
 import signal
 import socket
-import subprocess
-import sys
-import textwrap
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping
-from datetime import UTC, date, datetime
-from decimal import Decimal as Number
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-import sqlenrich as se
 from sqlenrich.core.errors import ConfigError, RunError
-from sqlenrich.core.types import BIGINT, BOOLEAN, DATE, DOUBLE, INSTANT, STRING, TIMESTAMP, Array, Decimal, Struct, Type
-from sqlenrich.plan.compile import compile_plan
-from sqlenrich.renderer.script import model_for
-from sqlenrich.renderer.statements import plan_statements
-from sqlenrich.renderer.tables import clean_up, guards
-from sqlenrich.spec.settings import Config
+from sqlenrich.core.types import STRING, Decimal
 from sqlenrich.store.connections.base import (
     ConnectPolicy,
     JobState,
@@ -45,13 +33,11 @@ from sqlenrich.store.connections.bigquery.connection import (
 from sqlenrich.store.connections.bigquery.errors import is_transient
 from sqlenrich.store.connections.bigquery.labels import labels_of
 from tests.support.process import Process
-from tests.support.runs import rows as duckdb_rows
 from tests.support.warehouses import Standin, ended
 
 pytest.importorskip("google.cloud.bigquery")
 pytestmark = pytest.mark.zetasql
 
-ROOT = Path(__file__).parents[3]
 TOKEN = "ya29.a-secret-token"
 ASK = (
     "CREATE OR REPLACE TABLE asked AS SELECT * FROM AI.GENERATE_TEXT("
@@ -106,50 +92,6 @@ def nobody() -> str:
 # Statements -----------------------------------------------------------------------------------------------------------
 
 
-WRITTEN: Mapping[str, int | None] = {
-    "CREATE OR REPLACE TABLE counted (n INT64)": None,
-    "INSERT INTO counted (n) SELECT n FROM UNNEST([1, 2, 3]) AS n": 3,
-    "UPDATE counted SET n = n + 1 WHERE n > 1": 2,
-    "DELETE FROM counted WHERE n > 3": 1,
-    "DELETE FROM counted WHERE NULL": 0,
-    "CREATE OR REPLACE TABLE copied AS SELECT * FROM counted": 2,
-    "DROP TABLE copied": None,
-}
-
-
-def test_a_statement_tells_the_rows_that_it_wrote(connected: BigQueryConnection) -> None:
-    assert {sql: execute(connected, sql) for sql in WRITTEN} == {
-        sql: JobStatus(JobState.DONE, written) for sql, written in WRITTEN.items()
-    }
-
-
-VALUES: list[tuple[str, Any, Type | None]] = [
-    ("'x%%y %s {{z}} \\u00e9'", "x%%y %s {{z}} é", STRING),
-    ("9007199254740993", 9007199254740993, BIGINT),
-    ("0.1", 0.1, DOUBLE),
-    ("TRUE", True, BOOLEAN),
-    ("DATE '2026-02-03'", date(2026, 2, 3), DATE),
-    ("TIMESTAMP '2026-02-03 04:05:06.7 UTC'", datetime(2026, 2, 3, 4, 5, 6, 700000, UTC), INSTANT),
-    ("DATETIME '2026-02-03 04:05:06'", datetime(2026, 2, 3, 4, 5, 6), TIMESTAMP),
-    ("NUMERIC '1.25'", Number("1.25"), Decimal(38, 9)),
-    ("BIGNUMERIC '1.25'", Number("1.25"), Decimal(76, 38)),
-    ("b'\\x00\\xff'", b"\x00\xff", None),
-    ("JSON '{\"a\":1}'", {"a": 1}, None),
-    ("['a', 'b']", ["a", "b"], Array(STRING)),
-    ("STRUCT(1 AS a, ['x'] AS b)", {"a": 1, "b": ["x"]}, Struct((("a", BIGINT), ("b", Array(STRING))))),
-    ("[STRUCT(1.5 AS a)]", [{"a": 1.5}], Array(Struct((("a", DOUBLE),)))),
-    ("STRUCT(1 AS a, b'x' AS b)", {"a": 1, "b": b"x"}, None),
-    ("CAST(NULL AS STRING)", None, STRING),
-]
-
-
-def test_values_and_types_come_back(connected: BigQueryConnection) -> None:
-    select = ", ".join(f"{sql} AS c{n}" for n, (sql, _, _) in enumerate(VALUES))
-    assert execute(connected, f"CREATE OR REPLACE TABLE kinds AS SELECT {select}").rows == 1
-    assert connected.rows("SELECT * FROM kinds") == [tuple(value for _, value, _ in VALUES)]
-    assert connected.columns("kinds") == {f"c{n}": kind for n, (_, _, kind) in enumerate(VALUES)}
-
-
 def test_precision_and_scale_are_a_columns_own() -> None:
     from google.cloud.bigquery import SchemaField
 
@@ -175,41 +117,6 @@ def test_precision_and_scale_are_a_columns_own() -> None:
 def test_a_relation_is_found_as_in_a_query(connected: BigQueryConnection, relation: str, there: bool) -> None:
     execute(connected, "CREATE OR REPLACE TABLE raw.tickets (id STRING)")
     assert connected.columns(relation) == ({"id": STRING} if there else None)
-
-
-def test_a_query_is_compiled_without_a_run(connected: BigQueryConnection, server: Process) -> None:
-    connected.check("SELECT 1 AS a")
-    connected.check(ASK.format("p"))
-    for sql, words in (
-        ("SELECT nope FROM UNNEST([1])", "nope"),
-        ("SELECT * FROM missing", "missing"),
-        ("SELEC", "SELEC"),
-    ):
-        with pytest.raises(RunError, match=words) as caught:
-            connected.check(sql)
-        assert not isinstance(caught.value, TransientError)
-        assert "\n" not in str(caught.value)
-    assert prompts(server) == []
-
-
-@pytest.mark.parametrize(
-    ("sql", "words"),
-    [
-        ("SELECT * FROM missing", "Table not found: missing"),
-        (ASK.format("p").replace("gemini", "other"), "Model not found: sqlenrich.other"),
-        ("INSERT INTO nowhere.t (a) VALUES (1)", "nowhere"),
-    ],
-)
-def test_a_refused_statement_fails_for_good(connected: BigQueryConnection, sql: str, words: str) -> None:
-    status = execute(connected, sql)
-    assert (status.state, status.transient) == (JobState.FAILED, False)
-    assert words in status.error
-    assert "\n" not in status.error
-
-
-def test_an_unknown_job_is_told_from_a_failure(connected: BigQueryConnection) -> None:
-    assert connected.status("sqlenrich_nothing") == JobStatus(JobState.UNKNOWN)
-    connected.cancel("sqlenrich_nothing")
 
 
 # Ids, labels and jobs of others ---------------------------------------------------------------------------------------
@@ -259,30 +166,6 @@ def test_running_statements_are_found_by_their_tags(connected: BigQueryConnectio
     connected.cancel(ids[0])
     assert connected.running({"enrichment": "Tickets"}) == []
     assert sorted(prompts(server)) == ["0", "1"], "a cancelled statement has asked"
-
-
-CLIENT = """
-import sys, time
-from sqlenrich.store.connections.bigquery.connection import open_bigquery
-with open_bigquery({profile!r}) as connected:
-    connected.submit({sql!r}, {{"run": "killed"}}, "killed")
-    print("submitted", flush=True)
-    time.sleep(60)
-"""
-
-
-def test_a_job_goes_on_when_its_client_is_killed(connected: BigQueryConnection, server: Process) -> None:
-    server.get("/settings", {"delay": 3.0})
-    code = CLIENT.format(profile=profile(server.url), sql=ASK.format("killed"))
-    env = os.environ | {"PYTHONPATH": str(ROOT)}
-    with subprocess.Popen([sys.executable, "-c", textwrap.dedent(code)], stdout=subprocess.PIPE, env=env) as client:
-        assert client.stdout is not None
-        assert client.stdout.readline() == b"submitted\n"
-        client.kill()
-    assert connected.running({"run": "killed"}) == ["sqlenrich_killed"]
-    assert connected.submit(ASK.format("killed"), {"run": "killed"}, "killed") == "sqlenrich_killed"
-    assert ended(connected, "sqlenrich_killed") == JobStatus(JobState.DONE, 1)
-    assert prompts(server) == ["killed"]
 
 
 def test_ctrl_c_reaches_the_caller_and_leaves_the_job(connected: BigQueryConnection, server: Process) -> None:
@@ -416,23 +299,11 @@ def key_of_an_account(token_uri: str) -> dict[str, str]:
 
 REFUSED: dict[str, tuple[Mapping[str, Any], str]] = {
     "another token": ({"token": "ya29.expired"}, "credentials have expired or are refused"),
-    "no project": ({"project": "elsewhere"}, "Access Denied: Project elsewhere"),
-    "no dataset": ({"dataset": "nowhere"}, "Not found: Dataset standin:nowhere; make it"),
-    "nobody listens": ({"api_endpoint": nobody}, "can't be reached (Connection refused)"),
-    "no such host": ({"api_endpoint": "https://nowhere.invalid"}, "nowhere.invalid can't be reached"),
     "no new token": (
         {"token": None, "refresh_token": "1//a-secret", "client_id": "i", "client_secret": "GOCSPX-secret",
          "token_uri": nobody},
         "can't be reached (Connection refused)",
     ),
-    "unknown method": ({"method": "oauth-secret"}, '"oauth-secret" (oauth-secrets?); known are oauth'),
-    "no token": ({"token": None}, "oauth-secrets needs token"),
-    "no client": ({"refresh_token": "1//a-secret"}, "oauth-secrets needs client_id and client_secret"),
-    "no keyfile": ({"method": "service-account"}, "needs keyfile"),
-    "missing keyfile": ({"method": "service-account", "keyfile": "/nowhere/key.json"}, "No such file or directory"),
-    "no key": ({"method": "service-account-json", "keyfile_json": {"private_key": "a-secret"}}, "not the key of"),
-    "no JSON": ({"method": "service-account-json", "keyfile_json": "{a-secret"}, "keyfile_json is not JSON"),
-    "no base64": ({"method": "service-account-json", "keyfile_json": "a-secret!"}, "nor JSON in base64"),
 }  # fmt: skip
 
 
@@ -504,43 +375,3 @@ def test_limits_of_the_profile_reach_each_job(server: Process) -> None:
 
 
 # A whole script -------------------------------------------------------------------------------------------------------
-
-TEMPLATE = ROOT / "templates" / "support_ticket"
-FAILURES = {"truncation": 0.15, "missing_field": 0.1, "bad_json": 0.1}
-OWN = ("_request_hash", "_model", "_asked_at")
-"""What names the model, which is another one, and the time of asking."""
-
-
-def test_a_script_gives_the_tables_of_duckdb(connected: BigQueryConnection, server: Process, tmp_path: Path) -> None:
-    prompt_file, sample = TEMPLATE / "support_ticket.prompt", TEMPLATE / "sample.csv"
-    enrichment = se.load(prompt_file)
-    out = tmp_path / "out.duckdb"
-    report = se.run(enrichment, input=sample, output=out, model=se.Mock(FAILURES))
-    assert min(report.enriched, report.quarantined) > 0
-
-    from google.cloud.bigquery import SchemaField, Table
-
-    with sample.open(encoding="utf-8", newline="") as file:
-        given = [{name: value or None for name, value in row.items()} for row in csv.DictReader(file)]
-    client = connected._client
-    client.delete_table("standin.raw.tickets", not_found_ok=True)
-    table = client.create_table(Table("standin.raw.tickets", [SchemaField(name, "STRING") for name in given[0]]))
-    assert client.insert_rows_json(table, given) == []
-
-    server.get("/settings", {"answers": str(prompt_file), "answers_fail": FAILURES})
-    relations = {"source": "raw.tickets"}
-    model = model_for(enrichment, "bigquery", Config())
-    plan = compile_plan(enrichment, "bigquery", relations, model=model)
-    statements = [*guards(plan), *plan_statements(plan), *clean_up(plan)]
-    for round in range(2):
-        for number, statement in enumerate(statements):
-            status = execute(connected, statement.sql)
-            assert (status.state, status.error) == (JobState.DONE, ""), (round, number, statement)
-    assert len(prompts(server)) == len(set(prompts(server))) == report.distinct_requests
-    for name in ("support_ticket", "support_ticket_quarantine"):
-        columns = connected.columns(name)
-        assert columns is not None
-        shown = ", ".join(f'"{column}"' for column in columns if column not in OWN)
-        expected = duckdb_rows(out, f"SELECT {shown} FROM {name} ORDER BY ALL")
-        found = connected.rows(f"SELECT {shown.replace(chr(34), '`')} FROM {name}")
-        assert sorted(found, key=repr) == sorted(expected, key=repr)

@@ -2,27 +2,16 @@
 
 from __future__ import annotations
 
-import csv
-import json
-import signal
-import subprocess
-import sys
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 from uuid import UUID
 
-import duckdb
 import pytest
 
-import sqlenrich as se
 from sqlenrich.core.errors import ConfigError, RunError
 from sqlenrich.core.types import BIGINT, BOOLEAN, DATE, DOUBLE, INSTANT, STRING, Array, Decimal, Struct
-from sqlenrich.plan.compile import compile_plan
-from sqlenrich.renderer.script import model_for
-from sqlenrich.renderer.statements import plan_statements
-from sqlenrich.spec.settings import Config
 from sqlenrich.store.connections.base import JobState, JobStatus, TransientError
 from sqlenrich.store.connections.databricks.connection import (
     DatabricksConnection,
@@ -32,7 +21,7 @@ from sqlenrich.store.connections.databricks.connection import (
 from sqlenrich.store.connections.databricks.errors import not_connected
 from sqlenrich.store.connections.databricks.settings import settings_of_fields
 from tests.support.hostile import NAMES
-from tests.support.process import ROOT, Process
+from tests.support.process import Process
 from tests.support.warehouses import Standin, ended
 
 pytest.importorskip("databricks.sql")
@@ -40,7 +29,6 @@ pytestmark = pytest.mark.spark
 
 TOKEN, PRINCIPAL, SECRET, IDENTITY = "dapi-standin-token", "standin-principal", "standin-secret", "an.identity.token"
 HTTP_PATH = "/sql/1.0/warehouses/standin"
-WAIT_S = 60.0
 ASK = "SELECT ai_query('m', CONCAT('{tag} ', id), failOnError => false).result AS answer FROM range({rows})"
 LONG = 4000
 """Rows that are never all asked at 0.2 seconds each."""
@@ -76,33 +64,6 @@ def connection(fields: dict[str, Any]) -> Iterator[DatabricksConnection]:
 def asked(warehouse: Process, tag: str) -> list[str]:
     """The prompts that the model was asked with a tag, sorted."""
     return sorted(call["prompt"] for call in warehouse.get("/calls") if call["prompt"].startswith(f"{tag} "))
-
-
-ENDS: list[tuple[str, JobStatus]] = [
-    ("CREATE OR REPLACE TABLE s1 AS SELECT id FROM range(5)", JobStatus(JobState.DONE, 5)),
-    ("INSERT INTO s1 SELECT id FROM range(3)", JobStatus(JobState.DONE, 3)),
-    ("CREATE OR REPLACE TABLE s1 AS SELECT id FROM range(2)", JobStatus(JobState.DONE, 2)),
-    ("SELECT '/* */ ${env:HOME} ü' AS text", JobStatus(JobState.DONE)),
-    ("DELETE FROM s1 WHERE id > 7", JobStatus(JobState.DONE)),
-    ("SELECT raise_error('line 429\nmore')", JobStatus(
-        JobState.FAILED, error="[USER_RAISED_EXCEPTION] line 429",
-    )),
-    ("SELECT id FROM nowhere", JobStatus(
-        JobState.FAILED, error="[TABLE_OR_VIEW_NOT_FOUND] The table or view `nowhere` cannot be found. "
-        "Verify the spelling and correctness of the schema and catalog.",
-    )),
-    ("SELECT raise_error('[DELTA_CONCURRENT_APPEND] again')", JobStatus(
-        JobState.FAILED, error="[USER_RAISED_EXCEPTION] [DELTA_CONCURRENT_APPEND] again SQLSTATE: P0001",
-        transient=True,
-    )),
-]  # fmt: skip
-
-
-def test_a_statement_ends_as_the_warehouse_says(connection: DatabricksConnection) -> None:
-    for sql, expected in ENDS:
-        id = connection.submit(sql, {"app": "sqlenrich", "run": "ends"}, "job")
-        assert ended(connection, id) == expected, sql
-        assert connection.status(id) == expected, "it is the same when asked again"
 
 
 def test_a_long_statement_runs_is_found_by_its_tags_and_is_cancelled(
@@ -144,80 +105,6 @@ def test_no_tag_changes_a_statement_and_each_finds_it_again(
     assert connection.columns("injected") is None
 
 
-def test_another_process_finds_watches_and_cancels_the_statement_of_a_dead_client(
-    warehouse: Process, fields: dict[str, Any]
-) -> None:
-    warehouse.get("/settings", {"delay": 0.2})
-    tags = {"run": "dead"}
-    client, id = client_that_submits(fields, ASK.format(tag="dead", rows=LONG), tags)
-    client.send_signal(signal.SIGKILL)
-    client.wait(WAIT_S)
-    with open_databricks(fields) as second:
-        (found,) = second.running(tags)
-        assert found == id
-        assert second.status(id) == JobStatus(JobState.RUNNING)
-        second.cancel(id)
-        assert ended(second, id) == JobStatus(JobState.CANCELLED)
-
-
-@pytest.mark.parametrize("how", [signal.SIGKILL, signal.SIGINT])
-def test_the_statement_of_a_client_that_was_killed_goes_on(
-    warehouse: Process, fields: dict[str, Any], how: signal.Signals
-) -> None:
-    warehouse.get("/settings", {"delay": 0.05})
-    name = f"goes_on_{how.name.lower()}"
-    client, id = client_that_submits(fields, f"CREATE TABLE {name} AS {ASK.format(tag=name, rows=40)}", {"run": name})
-    client.send_signal(how)
-    assert client.wait(WAIT_S) == -how, "the client is not kept from ending"
-    with open_databricks(fields) as second:
-        assert ended(second, id) == JobStatus(JobState.DONE)
-        assert second.rows(f"SELECT COUNT(*) FROM {name}") == [(40,)]
-    assert asked(warehouse, name) == sorted(f"{name} {row}" for row in range(40)), "each request was asked once"
-
-
-CLIENT = """
-import json, signal, sys, time
-from sqlenrich.store.connections.databricks.connection import open_databricks
-given = json.load(sys.stdin)
-with open_databricks(given["fields"]) as connection:
-    print(connection.submit(given["sql"], given["tags"], "job"), flush=True)
-    signal.signal(signal.SIGINT, signal.SIG_DFL)
-    time.sleep(600)
-"""
-
-
-def client_that_submits(
-    fields: Mapping[str, Any], sql: str, tags: Mapping[str, str]
-) -> tuple[subprocess.Popen[str], str]:
-    """A process that has submitted a statement and waits, and the statement's id."""
-    client = subprocess.Popen(
-        [sys.executable, "-c", CLIENT], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, cwd=ROOT
-    )
-    assert client.stdin is not None
-    assert client.stdout is not None
-    with client.stdin, client.stdout:
-        client.stdin.write(json.dumps({"fields": fields, "sql": sql, "tags": dict(tags)}))
-        client.stdin.close()
-        id = client.stdout.readline().strip()
-    assert id, f"the client ended with {client.wait(WAIT_S)}"
-    return client, id
-
-
-def test_leaving_a_connection_ends_no_statement(warehouse: Process, fields: dict[str, Any]) -> None:
-    warehouse.get("/settings", {"delay": 0.05})
-    with open_databricks(fields) as first:
-        id = first.submit(f"CREATE TABLE left_alone AS {ASK.format(tag='left', rows=30)}", {"run": "left"}, "job")
-    with open_databricks(fields) as second:
-        assert ended(second, id) == JobStatus(JobState.DONE)
-
-
-def test_an_id_that_nobody_knows(connection: DatabricksConnection) -> None:
-    unknown = "00000000-0000-4000-8000-000000000001"
-    assert connection.status(unknown) == JobStatus(JobState.UNKNOWN)
-    connection.cancel(unknown)
-    assert connection.status("no-id") == JobStatus(JobState.UNKNOWN)
-
-
 def test_rows_and_columns(connection: DatabricksConnection) -> None:
     connection.rows("""
         CREATE TABLE `t y` AS SELECT 1 AS i, CAST(2 AS BIGINT) AS b, 'ü' AS s, 1.5D AS d,
@@ -236,58 +123,6 @@ def test_rows_and_columns(connection: DatabricksConnection) -> None:
     assert sum(row[0] for row in connection.rows("SELECT id FROM range(3000)")) == 2999 * 1500
     with pytest.raises(RunError, match=r"127\.0\.0\.1:[0-9]+: \[TABLE_OR_VIEW_NOT_FOUND\] The table or view `missing`"):
         connection.rows("SELECT * FROM missing")
-
-
-@pytest.mark.parametrize(
-    ("sql", "message"),
-    [
-        ("SELECT 1", None),
-        ("SELECT x FROM range(2)", "[UNRESOLVED_COLUMN.WITH_SUGGESTION] A column, variable, or function"),
-        ("SELECT * FROM missing", "[TABLE_OR_VIEW_NOT_FOUND] The table or view `missing` cannot be found."),
-        ("SELEC 1", "[PARSE_SYNTAX_ERROR] Syntax error at or near 'SELEC'"),
-    ],
-)
-def test_check_compiles_and_runs_nothing(
-    warehouse: Process, connection: DatabricksConnection, sql: str, message: str | None
-) -> None:
-    if message is None:
-        connection.check(sql)
-        return
-    with pytest.raises(RunError) as caught:
-        connection.check(sql)
-    assert str(caught.value).startswith(f"{connection.place}: {message}")
-    assert "\n" not in str(caught.value)
-
-
-def test_check_asks_no_model(warehouse: Process, connection: DatabricksConnection) -> None:
-    connection.check(ASK.format(tag="checked", rows=3))
-    assert asked(warehouse, "checked") == []
-
-
-@pytest.mark.parametrize(
-    ("changed", "expected"),
-    [
-        ({"token": "hunter2"}, "refused the credentials: token is wrong or expired"),
-        ({"token": "", "client_id": PRINCIPAL, "client_secret": "hunter2"}, "client_id or client_secret is wrong"),
-        ({"http_path": "/sql/1.0/warehouses/gone"}, "no warehouse at /sql/1.0/warehouses/gone: correct http_path"),
-        ({"connection_parameters": {}}, "its TLS certificate is not accepted"),
-        ({"host": "name.invalid"}, "name.invalid: nobody answers there: correct host, or the network"),
-        ({"host": "127.0.0.1:1"}, "127.0.0.1:1: nobody answers there: correct host, or the network"),
-    ],
-)
-def test_what_refuses_a_connection_is_one_line_within_30_seconds(
-    fields: dict[str, Any], changed: dict[str, Any], expected: str, capfd: pytest.CaptureFixture[str]
-) -> None:
-    started = time.monotonic()
-    with pytest.raises(ConfigError) as caught, open_databricks({**fields, **changed}):
-        pass
-    assert time.monotonic() - started < 30
-    message = str(caught.value)
-    assert expected in message
-    assert "\n" not in message
-    printed = "".join(capfd.readouterr()) + message + repr(open_databricks({**fields, **changed}))
-    assert printed == message + repr(open_databricks({**fields, **changed})), "the client prints nothing"
-    assert not [secret for secret in ("hunter2", TOKEN) if secret in printed]
 
 
 @pytest.mark.parametrize(
@@ -447,53 +282,3 @@ def test_a_throttled_login_may_pass(warehouse: Process, fields: dict[str, Any]) 
     warehouse.get("/settings", {"fail": {"throttle": 1.0}})
     with pytest.raises(TransientError), open_databricks(fields):
         pass
-
-
-def test_a_script_statement_by_statement_equals_duckdb(
-    warehouse: Process, connection: DatabricksConnection, tmp_path: Path
-) -> None:
-    (prompt,) = (ROOT / "templates" / "support_ticket").glob("*.prompt")
-    (sample,) = (ROOT / "templates" / "support_ticket").glob("*.csv")
-    enrichment = se.load(prompt)
-    warehouse.get("/settings", {"answers": str(prompt)})
-    with sample.open(encoding="utf-8", newline="") as lines:
-        rows = list(csv.DictReader(lines))
-    source = " UNION ALL ".join(
-        "SELECT " + ", ".join(f"{text(row[name])} AS {name}" for name in ("id", "subject", "body")) for row in rows
-    )
-    connection.rows(f"CREATE TABLE tickets_source AS {source}")
-
-    config = Config()
-    plan = compile_plan(
-        enrichment,
-        "databricks",
-        {"source": "tickets_source"},
-        model=model_for(enrichment, "databricks", config),
-    )
-    for statement in plan_statements(plan):
-        id = connection.submit(statement.sql, {"run": "script"}, "job")
-        assert ended(connection, id).state is JobState.DONE, f"{statement.title}: {connection.status(id)}"
-
-    report = se.run(enrichment, input=sample, output=tmp_path / "out.duckdb", mock=True, config=config)
-    assert report.rows_in == len(rows)
-    with duckdb.connect(tmp_path / "out.duckdb") as db:
-        for name in ("enriched", "quarantine"):
-            step = plan.step(name)
-            columns = [column for column in step.columns if column not in ("_model", "_request_hash", "_asked_at")]
-            listed = ", ".join(columns)
-            relation = step.relation.strip("`")
-            expected = db.sql(f"SELECT {listed} FROM {relation} ORDER BY id").fetchall()
-            found = connection.rows(f"SELECT {listed} FROM {step.relation} ORDER BY id")
-            assert found == expected
-            assert expected or name == "quarantine"
-    sent = [call["prompt"] for call in warehouse.get("/calls") if "<ticket>" in (call["prompt"] or "")]
-    assert len(sent) == len(set(sent)) == report.calls
-    assert connection.rows(f"SELECT COUNT(*) FROM {plan.step('prompts').relation}") == [(len(rows),)]
-
-
-def text(value: str) -> str:
-    """A literal of Spark; an empty field is NULL."""
-    if value == "":
-        return "CAST(NULL AS STRING)"
-    escaped = value.replace("\\", "\\\\").replace("'", "\\'").replace("\n", "\\n").replace("${", "$\\{")
-    return f"'{escaped}'"

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import csv
 import json
 import os
 import signal
@@ -10,26 +9,16 @@ import subprocess
 import sys
 import textwrap
 import time
-from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-import duckdb
 import pytest
 
-import sqlenrich as se
-from sqlenrich.core.errors import ConfigError, RunError
+from sqlenrich.core.errors import ConfigError
 from sqlenrich.core.types import BIGINT, BOOLEAN, DATE, DOUBLE, STRING, TIMESTAMP, Decimal, Type
-from sqlenrich.plan.compile import compile_plan
-from sqlenrich.renderer.script import model_for
-from sqlenrich.renderer.statements import plan_statements
-from sqlenrich.renderer.tables import clean_up, guards
-from sqlenrich.spec.loader import templates
-from sqlenrich.spec.settings import Config
-from sqlenrich.store.connections.base import ConnectPolicy, JobState, JobStatus, TransientError
+from sqlenrich.store.connections.base import ConnectPolicy, JobState, JobStatus
 from sqlenrich.store.connections.snowflake.connection import (
     SnowflakeConnection,
     open_snowflake,
@@ -38,7 +27,7 @@ from sqlenrich.store.connections.snowflake.connection import (
 from sqlenrich.store.connections.snowflake.errors import is_transient
 from sqlenrich.store.connections.snowflake.settings import parameters
 from tests.support.process import ROOT, Process
-from tests.support.warehouses import ENDS_S, Standin, ended
+from tests.support.warehouses import Standin, ended
 
 pytest.importorskip("snowflake.connector")
 
@@ -61,7 +50,6 @@ TYPED: Mapping[str, tuple[str, Type | None]] = {
     "ITEMS": ("ARRAY", None),
     '"Mixed case"': ("VARCHAR", STRING),
 }
-UNKNOWN = "00000000-0000-4000-8000-000000000000"
 
 
 @pytest.fixture(scope="module")
@@ -98,37 +86,14 @@ def connected(process: Process, policy: ConnectPolicy | None = None, **changed: 
 # Statements -----------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(
-    ("sql", "expected"),
-    [
-        ("CREATE OR REPLACE TABLE PUBLIC.COPIED AS SELECT id FROM PUBLIC.MESSAGES", JobStatus(JobState.DONE)),
-        ("INSERT INTO PUBLIC.ASKED (raw) SELECT body FROM PUBLIC.MESSAGES", JobStatus(JobState.DONE, rows=3)),
-        ("UPDATE PUBLIC.MESSAGES SET body = 'x' WHERE id = '1'", JobStatus(JobState.DONE, rows=1)),
-        ("SELECT '100%%' AS a, '%s' AS b", JobStatus(JobState.DONE)),
-        (
+def test_a_statement_that_can_not_be_compiled_has_not_started(process: Process) -> None:
+    with connected(process) as connection:
+        for sql in (
             "SELECT nope FROM PUBLIC.MESSAGES",
-            JobStatus(JobState.FAILED, error="invalid identifier nope (001003)", started=False),
-        ),
-        (
             "INSERT INTO PUBLIC.ABSENT (id) SELECT id FROM PUBLIC.MESSAGES",
-            JobStatus(
-                JobState.FAILED,
-                error="SQL compilation error: Object 'PUBLIC.ABSENT' does not exist or not authorized. (002003)",
-                started=False,
-            ),
-        ),
-    ],
-)
-def test_a_statement_ends_with_its_rows_or_its_error(process: Process, sql: str, expected: JobStatus) -> None:
-    with connected(process) as connection:
-        assert ended(connection, connection.submit(sql, TAGS, "job-1")) == expected
-
-
-@pytest.mark.parametrize("id", [UNKNOWN, "no id of Snowflake's", ""])
-def test_an_unknown_statement_is_unknown_and_stays_uncancelled(process: Process, id: str) -> None:
-    with connected(process) as connection:
-        assert connection.status(id) == JobStatus(JobState.UNKNOWN)
-        connection.cancel(id)
+        ):
+            found = ended(connection, connection.submit(sql, TAGS, "job-1"))
+            assert (found.state, found.started) == (JobState.FAILED, False)
 
 
 @pytest.mark.parametrize(
@@ -146,61 +111,6 @@ def test_each_status_before_the_end_is_one_of_a_statement_that_runs(process: Pro
         assert len(connection.rows(ASK.split("(RAW) ")[1])) == 2, "a short query in this status is waited for"
 
 
-def test_a_statement_is_found_by_its_tags_and_cancelled(process: Process) -> None:
-    process.get("/settings", {"delay": ENDS_S})
-    with connected(process) as connection, connected(process) as other:
-        id = connection.submit(ASK, TAGS, "job-1")
-        assert connection.status(id) == JobStatus(JobState.RUNNING)
-        assert other.running({"app": "sqlenrich", "run": "r1"}) == [id]
-        assert other.running({"app": "sqlenrich", "run": "r2"}) == []
-        other.cancel(id)
-        assert ended(connection, id) == JobStatus(JobState.CANCELLED, error="SQL execution canceled (000604)")
-        assert other.running(TAGS) == []
-        other.cancel(id)
-        assert connection.rows("SELECT raw FROM PUBLIC.ASKED") == []
-    (tag,) = [each["tag"] for each in process.get("/statements") if each["id"] == id]
-    assert tag == '{"app":"sqlenrich","run":"r1","step":"responses"}'
-    assert [call["prompt"] for call in process.get("/calls")] == ["my card is lost", "where is my refund"]
-
-
-CLIENT = """
-    import sys
-    from sqlenrich.store.connections.snowflake.connection import open_snowflake
-    import json
-    with open_snowflake(json.loads(sys.argv[1])) as connection:
-        print(connection.submit(sys.argv[2], json.loads(sys.argv[3]), "job-1"), flush=True)
-        sys.stdin.read()
-"""
-
-
-@pytest.mark.parametrize("how", [signal.SIGKILL, None])
-def test_a_statement_goes_on_without_its_client(process: Process, how: signal.Signals | None) -> None:
-    """``how`` is the client's end: a signal, or its own, which closes the connection."""
-    process.get("/settings", {"delay": 5.0})
-    command = [sys.executable, "-c", textwrap.dedent(CLIENT), json.dumps(fields(process)), ASK, json.dumps(TAGS)]
-    environment = os.environ | {"PYTHONPATH": str(ROOT)}
-    client = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, env=environment)
-    assert client.stdout is not None
-    id = client.stdout.readline().strip()
-    if how is not None:
-        client.send_signal(how)
-    client.communicate()
-    with connected(process) as connection:
-        assert connection.running(TAGS) == [id]
-        assert ended(connection, id) == JobStatus(JobState.DONE, rows=2)
-        assert len(connection.rows("SELECT raw FROM PUBLIC.ASKED")) == 2
-    assert len(process.get("/calls")) == 2
-
-
-def test_other_statements_go_on_beside_one_that_asks(process: Process) -> None:
-    process.get("/settings", {"delay": 1.0})
-    with connected(process) as connection:
-        id = connection.submit(ASK, TAGS, "job-1")
-        assert connection.rows("SELECT raw FROM PUBLIC.ASKED") == []
-        assert connection.status(id).state is JobState.RUNNING
-        assert ended(connection, id).rows == 2
-
-
 # Queries --------------------------------------------------------------------------------------------------------------
 
 
@@ -214,21 +124,6 @@ def test_columns_have_their_types_and_their_names(process: Process) -> None:
         assert connection.columns("public.absent") is None
         with pytest.raises(ValueError, match="is not a table name"):
             connection.columns("f(x)")
-
-
-def test_a_query_is_compiled_and_not_run(process: Process) -> None:
-    with connected(process) as connection:
-        connection.check(ASK)
-        connection.check("/* a note */ SELECT id FROM PUBLIC.MESSAGES")
-        for sql, message in {
-            "SELECT nope FROM PUBLIC.MESSAGES": r"snowflake org-standin: invalid identifier nope",
-            "SELECT id FROM PUBLIC.ABSENT": "Object PUBLIC.ABSENT does not exist",
-        }.items():
-            with pytest.raises(RunError, match=message):
-                connection.check(sql)
-            with pytest.raises(RunError, match=message):
-                connection.rows(sql)
-    assert process.get("/calls") == []
 
 
 def test_sessions_are_in_utc_and_commit(process: Process) -> None:
@@ -271,13 +166,6 @@ def test_the_handler_of_ctrl_c_stays(process: Process) -> None:
     ("changed", "message"),
     [
         ({"password": "another-secret"}, "Incorrect username or password was specified.* check user and password"),
-        ({"port": 1}, "snowflake org-standin: .*check account, host and port"),
-        ({"host": "absent.invalid"}, "snowflake org-standin: .*check account, host and port"),
-        ({"account": ""}, "has no account"),
-        ({"user": None}, "has no user"),
-        ({"private_key": "c2VjcmV0LWtleQ=="}, "private_key"),
-        ({"private_key_path": "/absent/key.p8"}, "private_key_path: there is no file /absent/key.p8"),
-        ({"authenticator": "oauth", "oauth_client_secret": "another-secret", "token": "a-secret"}, "access token"),
     ],
 )
 def test_a_wrong_profile_ends_in_one_line(
@@ -306,23 +194,6 @@ def test_a_request_that_fails_is_repeated_and_starts_one_statement(process: Proc
         process.get("/settings", {"fail": {}})
     made = [each["sql"] for each in process.get("/statements")[before:] if each["sql"].startswith("CREATE")]
     assert len(made) == 4
-
-
-@pytest.mark.parametrize("fault", ["reset", "restart", "throttle", "session"])
-def test_a_lost_service_is_transient_and_the_next_call_connects_again(
-    process: Process, fault: str, capfd: pytest.CaptureFixture[str]
-) -> None:
-    with connected(process, ConnectPolicy(connect_s=2, request_s=2)) as connection:
-        id = connection.submit(ASK, TAGS, "job-1")
-        assert ended(connection, id).rows == 2
-        process.get("/settings", {"fail": {fault: 1.0}})
-        for call in (lambda: connection.status(id), lambda: connection.rows("SELECT 1 AS x")):
-            with pytest.raises(TransientError, match="snowflake org-standin: "):
-                call()
-        process.get("/settings", {"fail": {}})
-        assert connection.rows("SELECT 1 AS x") == [(1,)]
-        assert connection.status(id) == JobStatus(JobState.DONE, rows=2)
-    assert "Traceback" not in capfd.readouterr().err
 
 
 @pytest.mark.parametrize(
@@ -428,40 +299,6 @@ def test_the_default_of_the_opening_functions() -> None:
 
 
 # A whole script -------------------------------------------------------------------------------------------------------
-
-
-def test_a_template_gives_what_duckdb_gives(process: Process, tmp_path: Path) -> None:
-    """The same model answers both, and some answers are wrong: the tables are equal, and a second run asks nothing."""
-    name, failures = "review_aspects", {"bad_json": 0.2, "missing_field": 0.2}
-    path = templates()[name]
-    data, output = path.with_name("sample.csv"), tmp_path / "out.duckdb"
-    enrichment = replace(se.load(name), max_quarantine=None)
-    se.run(enrichment, input=str(data), output=str(output), mock=True, mock_failures=failures)
-    with data.open(newline="") as file:
-        header, *rows = csv.reader(file)
-    held = [[value or None for value in row] for row in rows]
-    process.get("/tables", {"name": "RAW.REVIEWS", "columns": dict.fromkeys(header, "VARCHAR"), "rows": held})
-    process.get("/settings", {"answers": str(path), "answers_fail": failures})
-    model = model_for(enrichment, "snowflake", Config())
-    plan = compile_plan(enrichment, "snowflake", {"source": "RAW.REVIEWS"}, model=model)
-    with connected(process) as connection:
-        for expected in (len(rows), 0):
-            process.get("/calls", {})
-            for statement in (*guards(plan), *plan_statements(plan), *clean_up(plan)):
-                status = ended(connection, connection.submit(statement.sql, TAGS, "job"))
-                assert status.state is JobState.DONE, f"{statement.title}: {status}"
-            assert len(process.get("/calls")) == expected
-        for table in (name, f"{name}_quarantine"):
-            columns = [each for each in connection.columns(table) or () if each not in OWN]
-            query = f"SELECT {', '.join(columns)} FROM {table}"
-            with duckdb.connect(str(output)) as db:
-                wanted = Counter(map(plain, db.execute(query).fetchall()))
-            assert wanted
-            assert Counter(map(plain, connection.rows(query))) == wanted
-
-
-OWN = ("_MODEL", "_REQUEST_HASH", "_FINGERPRINT", "_ASKED_AT")
-"""Columns with the model's name or made of it, which differs, and the time of asking."""
 
 
 def plain(row: tuple[Any, ...]) -> str:
