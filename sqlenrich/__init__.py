@@ -37,6 +37,7 @@ if TYPE_CHECKING:
     from sqlenrich.renderer.script import render
     from sqlenrich.runner.batches import Batches, batches
     from sqlenrich.runner.drift import Drift
+    from sqlenrich.runner.enricher import Enricher
     from sqlenrich.runner.estimate import Estimate, estimate
     from sqlenrich.runner.probe import probe
     from sqlenrich.runner.probe_report import ProbeReport
@@ -73,6 +74,7 @@ _MODULES = {
     "renderer.script": ("render",),
     "runner.batches": ("Batches", "batches"),
     "runner.drift": ("Drift",),
+    "runner.enricher": ("Enricher",),
     "runner.estimate": ("Estimate", "estimate"),
     "runner.probe": ("probe",),
     "runner.probe_report": ("ProbeReport",),
@@ -97,6 +99,7 @@ __all__ = [
     "ConfigError",
     "Drift",
     "Endpoint",
+    "Enricher",
     "Enrichment",
     "Estimate",
     "Evaluation",

@@ -54,9 +54,9 @@ def group(item: pytest.Item) -> str | None:
 
     dbt's builds on a stand-in are a group of their own: the longest group bounds the time of all tests.
     """
-    if "standins" in getattr(item, "fixturenames", ()):
-        engine = next((engine for engine in MODULES if engine in item.nodeid), None)
-        return f"{engine} of dbt" if engine and item.path.parent.name == "dbt" else engine
+    engine = next((engine for engine in MODULES if engine in item.nodeid), None)
+    if engine is not None and "standins" in getattr(item, "fixturenames", ()):
+        return f"{engine} of dbt" if item.path.parent.name == "dbt" else engine
     return "spark" if item.get_closest_marker("spark") is not None else None
 
 

@@ -22,7 +22,7 @@ from sqlenrich.runner.place import PlaceOptions
 from sqlenrich.runner.results import results
 from sqlenrich.runner.setup import set_up
 from tests.support.endpoint import ScriptedEndpoint
-from tests.support.warehouses import MODULES, Standin
+from tests.support.warehouses import Standin
 
 PROMPT = """---
 source: {source}
@@ -68,7 +68,7 @@ def answer(prompt: str) -> str:
 
 
 SPARK = pytest.param("spark", marks=pytest.mark.spark)
-ENGINES = [*MODULES, SPARK]
+ENGINES = ["snowflake", "bigquery", SPARK, "databricks"]
 one_of_each_sql = pytest.mark.parametrize("place", ["snowflake", "bigquery", SPARK], indirect=True)
 """Databricks' SQL is Spark's: what only reads is compared on one of them."""
 
