@@ -63,7 +63,7 @@ def test_console_blocks_show_real_output(tmp_path: Path, request: pytest.Fixture
         assert stable(block) == stable(output)
 
 
-@pytest.mark.parametrize("page", ["README.md", "docs/python.md"])
+@pytest.mark.parametrize("page", ["README.md", "docs/python.md", "docs/pipelines.md"])
 def test_python_blocks_run(tmp_path: Path, page: str) -> None:
     """All blocks of a page run in one folder, in their order."""
     blocks = PYTHON.findall((ROOT / page).read_text(encoding="utf-8"))
