@@ -9,13 +9,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from datetime import datetime
-from itertools import islice
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from sqlenrich.ask.observer import Observer
 from sqlenrich.ask.recorded import recorded_choice
 from sqlenrich.core.errors import ConfigError
+from sqlenrich.core.parts import bounded_parts
 from sqlenrich.gateway.request import GatewayRequest
 from sqlenrich.llm.messages import Answer
 from sqlenrich.plan.compile import compile_plan
@@ -28,8 +28,11 @@ from sqlenrich.store.duckdb.files import database_path
 from sqlenrich.store.duckdb.tables import open_tables
 from sqlenrich.store.ledger import LEDGER
 
-PUBLISHED_AT_ONCE = 100_000
-"""The requests of one run that writes the tables: they are in memory."""
+PUBLISHED_ROWS, PUBLISHED_CHARACTERS = 100_000, 1 << 27
+"""The requests of one run that writes the tables, and their texts but for one: they are in memory."""
+READ_AT_ONCE = 1000
+"""The answers that are read back at a time: a result is in memory as a whole."""
+_AMONG = "request_hash IN (SELECT unnest($1))"
 _ANSWER = tuple(name for name in Answer._fields if name != "asked_at")
 
 
@@ -67,6 +70,7 @@ class AnswerStore:
             raise ConfigError(f"{output}: the answers of a gateway are in a .duckdb database: name one")
         self.config = config
         self.journal = journal_of(self.path)
+        self._left: dict[str, int] = {}
         self.model = ResolvedModel(GATEWAY)
         self.enrichment = load(GATEWAY)
         self.constant = compile_plan(self.enrichment, "duckdb", {"source": "requests"}, model=self.model).constant
@@ -75,6 +79,7 @@ class AnswerStore:
         self.journal.__enter__()
         try:
             self._read_back()
+            self._find_gaps()
         except BaseException:
             self.journal.__exit__()
             raise
@@ -94,15 +99,13 @@ class AnswerStore:
 
     def attempts(self, hashed: str) -> int:
         """Return how often a request was answered."""
-        count = 0
+        count = self._left.get(hashed, 1) - 1
         while (hashed, count + 1) in self.journal:
             count += 1
         return count
 
     def find(self, hashed: str) -> StoredAnswer | None:
         """Return the last answer to a request; None where there is none."""
-        if (hashed, 1) not in self.journal:
-            return None
         row = self.journal.get(hashed, self.attempts(hashed))
         return None if row is None else _stored(row)
 
@@ -126,7 +129,7 @@ class AnswerStore:
         known = self._published()
         rows = (row for row in self.journal.rows() if (row["request_hash"], row["attempt"]) not in known)
         written = 0
-        while part := list(islice(rows, PUBLISHED_AT_ONCE)):
+        for part in bounded_parts(rows, _characters, PUBLISHED_CHARACTERS, PUBLISHED_ROWS):
             self._publish(part, observer)
             written += len(part)
         return written
@@ -174,20 +177,27 @@ class AnswerStore:
             columns = tables.columns(TABLE)
             if columns is None:
                 return
-            missing = [name for name in Answer._fields if name not in columns and name != "calls"]
-            if missing or tables.columns(LEDGER) is None:
-                what = f"{TABLE} has no column {missing[0]}" if missing else f"it has no {LEDGER}"
+            lacking = [name for name in Answer._fields if name not in columns and name != "calls"]
+            if lacking or tables.columns(LEDGER) is None:
+                what = f"{TABLE} has no column {lacking[0]}" if lacking else f"it has no {LEDGER}"
                 raise ConfigError(
                     f"{self.path} was made by another version of sqlenrich ({what}): give another --output"
                 )
+            keys = tables.fetch(f"SELECT request_hash, attempt FROM {TABLE} WHERE call_error IS NULL")
+            missing = [str(hashed) for hashed, attempt in keys if (hashed, attempt) not in self.journal]
             listed = [name for name in Answer._fields if name != "calls"]
+            prompts = f"SELECT request_hash, min(prompt) AS prompt FROM {GATEWAY}_prompts WHERE {_AMONG} GROUP BY 1"
             query = f"SELECT {', '.join(f'r.{name}' for name in listed)}, p.prompt FROM {TABLE} r "
-            query += f"LEFT JOIN (SELECT request_hash, min(prompt) AS prompt FROM {GATEWAY}_prompts GROUP BY 1) p "
-            query += "USING (request_hash) WHERE r.call_error IS NULL ORDER BY r.asked_at"
-            cursor = tables.db.execute(query)
-            while page := cursor.fetchmany(1024):
-                self.journal.add(*self._rows_of(listed, page))
+            query += f"LEFT JOIN ({prompts}) p USING (request_hash) WHERE r.{_AMONG} AND r.call_error IS NULL"
+            for start in range(0, len(missing), READ_AT_ONCE):
+                found = tables.db.execute(query, [missing[start : start + READ_AT_ONCE]]).fetchall()
+                self.journal.add(*self._rows_of(listed, found))
         self.journal.sync()
+
+    def _find_gaps(self) -> None:
+        """Note the requests whose first attempts are forgotten, and the number of the one that is left."""
+        known = set(self.journal.keys())
+        self._left = {hashed: no for hashed, no in sorted(known) if no > 1 and (hashed, no - 1) not in known}
 
     def _rows_of(self, names: Sequence[str], page: Sequence[tuple[Any, ...]]) -> Iterator[dict[str, Any]]:
         for *values, prompt in page:
@@ -196,6 +206,10 @@ class AnswerStore:
                 continue
             name, _, body = (prompt or "").partition("\n")
             yield {**row, "calls": 1, "asked_at": row["asked_at"].isoformat() + "+00:00", "page": name, "body": body}
+
+
+def _characters(row: Mapping[str, Any]) -> int:
+    return len(row["body"]) + len(row["response"] or "")
 
 
 def _page(path: str, sample: str) -> str:

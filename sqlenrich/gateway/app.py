@@ -18,7 +18,7 @@ Receive = Callable[[], Awaitable[MutableMapping[str, Any]]]
 Send = Callable[[MutableMapping[str, Any]], Awaitable[None]]
 PREFIX = "/v1"
 USAGE, HEALTH, MODELS = "/usage", "/health", "/models"
-READ = frozenset((b"authorization", b"host", b"origin", b"cache-control", b"x-sqlenrich-sample"))
+READ = frozenset((b"authorization", b"host", b"origin", b"cache-control", b"x-sqlenrich-sample", b"content-encoding"))
 """The headers of a request that are read."""
 OWN = (USAGE, HEALTH, MODELS)
 
@@ -70,6 +70,8 @@ class GatewayApp:
             return refused(405, f"{path} is asked by {wanted}", "method_not_allowed")
         if page is None:
             return await self._own(path)
+        if headers.get("content-encoding", "identity") != "identity":
+            return refused(415, "the gateway takes bodies without Content-Encoding", "unsupported_encoding")
         body = await self._body(receive)
         if body is None:
             most = self.exchange.policy.largest_body

@@ -163,7 +163,13 @@ class Gateway:
         try:
             self._thread.run(self._stop())
             self._thread.end()
-            self.written += self.store.publish(self.observer)
+            try:
+                self.written += self.store.publish(self.observer)
+            except RunError as error:
+                self.observer.note(
+                    f"warning: {error}; no answer is lost: {self.store.journal.path} has them, and the next start "
+                    "writes them into the tables"
+                )
             self.stored = len(self.store)
         finally:
             self.store.__exit__()

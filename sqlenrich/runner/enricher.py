@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import atexit
+import os
 import threading
 from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
@@ -86,6 +87,7 @@ class Enricher:
         self._caps = caps or Caps()
         self._responses = responses
         self._opening = threading.Lock()
+        self._pid = os.getpid()
         self._stack: ExitStack | None = None
         self._plans: dict[tuple[tuple[str, str], ...], Plan] = {}
 
@@ -130,6 +132,8 @@ class Enricher:
         from sqlenrich.store.answer_folder import AnswerFolder
 
         with self._opening:
+            if self._pid != os.getpid():  # what a forked process inherited belongs to its parent
+                self._stack, self._pid = None, os.getpid()
             if self._stack is None:
                 stack = ExitStack()
                 self._choice = choose_model(self.enrichment, self._config, self._wanted, new_budget(self._caps))

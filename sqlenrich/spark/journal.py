@@ -112,6 +112,11 @@ class Journal:
     def __contains__(self, key: tuple[str, int]) -> bool:
         return _packed(*key) in self._places
 
+    def keys(self) -> list[tuple[str, int]]:
+        """Return the request and the attempt of each answer."""
+        with self._lock:
+            return [_unpacked(packed) for packed in self._places]
+
     def add(self, *rows: Row) -> None:
         """Append answers; :meth:`sync` makes them durable. Raises RunError, and appends none, where that fails."""
         if self._lease is not None:
@@ -212,6 +217,7 @@ class Journal:
 
 
 _BLOCK = 1 << 16
+_DIGEST_BYTES = 32
 _SHORT_LINE = 1 << 12
 """The bytes that are read for one line, before more are."""
 
@@ -232,3 +238,8 @@ def _packed(request_hash: str, attempt: int) -> tuple[bytes, int]:
         return bytes.fromhex(request_hash), attempt
     except ValueError:
         return request_hash.encode(), attempt
+
+
+def _unpacked(key: tuple[bytes, int]) -> tuple[str, int]:
+    packed, attempt = key
+    return (packed.hex() if len(packed) == _DIGEST_BYTES else packed.decode()), attempt

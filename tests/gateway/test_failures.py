@@ -90,6 +90,7 @@ def test_other_pages_and_large_bodies_are_refused(serve: Serve) -> None:
         found = ask(url, {}, path, method)
         assert (found.status, told in found.body.decode()) == (status, True), path
     assert ask(url, chat("x" * (1 << 20))).status == 413
+    assert ask(url, b"\x1f\x8b", content_encoding="gzip").code == "unsupported_encoding"
 
 
 CALLERS: list[tuple[str, str | None, dict[str, str], int]] = [

@@ -19,7 +19,7 @@ import duckdb
 import pytest
 
 import sqlenrich as se
-from tests.gateway.conftest import ask, chat
+from tests.gateway.conftest import Notes, ask, chat
 from tests.support.endpoint import ScriptedEndpoint
 
 Serve = Callable[..., se.Gateway]
@@ -169,3 +169,47 @@ def test_answers_of_a_killed_gateway_are_written_by_the_next_one_and_before_are_
         assert gateway.written == 1
         assert ask(gateway.url, chat("from a killed one")).cache == "hit"
     assert se.forget("gateway", output=output, where="true").rows == 2
+
+
+def test_an_answer_whose_first_attempt_is_forgotten_is_still_given(
+    output: Path, endpoint: ScriptedEndpoint, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from sqlenrich.gateway import answer_store
+
+    monkeypatch.setattr(answer_store, "PUBLISHED_ROWS", 1)  # each answer is a run of its own
+    with se.Gateway(output, endpoint.url, port=0) as gateway:
+        bodies = [ask(gateway.url, chat("a"), cache_control="no-cache").body for _ in range(3)]
+        assert ask(gateway.url, chat("b")).status == 200
+    assert gateway.written == 4
+    output.with_name("answers.duckdb.journal").unlink()
+    with duckdb.connect(str(output)) as db:
+        db.execute("DELETE FROM gateway_responses WHERE attempt < 3 AND request_hash IN "
+                   "(SELECT request_hash FROM gateway_responses WHERE attempt = 3)")  # fmt: skip
+    for _ in range(2):
+        with se.Gateway(output, endpoint.url, port=0) as gateway:
+            found = ask(gateway.url, chat("a"))
+            assert (found.cache, found.body) == ("hit", bodies[2])
+            assert ask(gateway.url, chat("b")).cache == "hit"
+    assert len(endpoint.asked) == 4
+
+
+def test_a_database_in_use_at_the_end_loses_nothing(output: Path, endpoint: ScriptedEndpoint) -> None:
+    notes = Notes()
+    with se.Gateway(output, endpoint.url, port=0) as gateway:
+        assert ask(gateway.url, chat("a")).status == 200
+    with se.Gateway(output, endpoint.url, port=0, observer=notes) as gateway:
+        assert ask(gateway.url, chat("b")).status == 200
+        program = "import duckdb, sys; db = duckdb.connect(sys.argv[1]); print(1, flush=True); input()"
+        reader = subprocess.Popen(
+            [sys.executable, "-c", program, str(output)],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            text=True,
+        )
+        assert reader.stdout is not None
+        assert reader.stdout.readline() == "1\n"
+    reader.communicate("\n")
+    assert "is in use by the process" in notes.lines[-1]
+    assert "no answer is lost" in notes.lines[-1]
+    with se.Gateway(output, endpoint.url, port=0) as gateway:
+        assert (gateway.written, ask(gateway.url, chat("b")).cache) == (1, "hit")
