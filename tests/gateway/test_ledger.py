@@ -13,6 +13,7 @@ import threading
 import time
 from collections import Counter
 from collections.abc import Callable
+from http.client import HTTPException
 from pathlib import Path
 
 import duckdb
@@ -106,7 +107,7 @@ def test_killed_at_random_moments_it_asks_no_stored_answer_again(output: Path, e
                 try:
                     if ask(url, chat(text)).status != 200:
                         return
-                except OSError:
+                except (OSError, HTTPException):
                     return
                 acknowledged.add(text)
                 del waiting[text]
