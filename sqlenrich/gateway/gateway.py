@@ -14,6 +14,7 @@ from sqlenrich.ask.observer import NullObserver, Observer
 from sqlenrich.core.endpoint import Endpoint
 from sqlenrich.core.errors import ConfigError, RunError
 from sqlenrich.core.loop_thread import LoopThread, new_loop
+from sqlenrich.core.plurals import counted
 from sqlenrich.core.result import Result
 from sqlenrich.gateway.counts import ALL, REUSE, GatewayCounts, GatewayPolicy
 from sqlenrich.spec.prices import Prices, money
@@ -50,15 +51,19 @@ class GatewaySummary(Result):
 
     def to_text(self) -> str:
         """Return the summary for a terminal."""
-        given = f"{self.requests:,} requests: {self.hits:,} from the store, {self.joined:,} joined an equal one"
+        given = (
+            f"{counted(self.requests, 'request')}: {self.hits:,} from the store, {self.joined:,} joined an equal one"
+        )
         lines = [f"{given}, {self.answered:,} asked, {self.failed:,} failed"]
         lines.append(f"tokens {self.tokens_in:,} in, {self.tokens_out:,} out")
         if self.cost is not None:
             saved = money(self.saved or 0.0)
             lines[-1] += f"; cost {money(self.cost)} {self.currency}, {saved} {self.currency} not paid again"
         if self.unstored:
-            lines.append(f"{self.unstored:,} answers were given and not stored")
-        lines.append(f"{self.stored:,} answers in {self.output}: sqlenrich report gateway --output {self.output}")
+            lines.append(f"given and not stored: {counted(self.unstored, 'answer')}")
+        lines.append(
+            f"{counted(self.stored, 'answer')} in {self.output}: sqlenrich report gateway --output {self.output}"
+        )
         return "\n".join(lines)
 
 

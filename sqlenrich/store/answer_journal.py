@@ -7,6 +7,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from sqlenrich.core.errors import RunError
+from sqlenrich.core.plurals import counted
 from sqlenrich.spark.journal import Journal
 
 TABLE = "gateway_responses"
@@ -41,7 +42,7 @@ def without_journal(database: Path, known: Callable[[], set[tuple[str, int]]]) -
         lacking = sum((row["request_hash"], row["attempt"]) not in found for row in journal.rows())
         if lacking:
             raise RunError(
-                f"{path} has {lacking:,} answers of a gateway that was killed, which are not in the tables yet: start "
+                f"{path} has {counted(lacking, 'answer')} of a gateway that was killed, not in the tables yet: start "
                 f"the gateway with --output {database} once, end it, then run this again"
             )
         yield

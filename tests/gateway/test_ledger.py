@@ -164,7 +164,7 @@ def test_answers_of_a_killed_gateway_are_written_by_the_next_one_and_before_are_
     assert ask(url, chat("from a killed one")).status == 200
     os.kill(process.pid, signal.SIGKILL)
     process.communicate()
-    with pytest.raises(se.RunError, match="1 answers of a gateway that was killed"):
+    with pytest.raises(se.RunError, match="1 answer of a gateway that was killed"):
         se.forget("gateway", output=output, where="true")
     with se.Gateway(output, endpoint.url, port=0) as gateway:
         assert gateway.written == 1

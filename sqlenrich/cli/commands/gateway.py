@@ -13,6 +13,7 @@ from sqlenrich.cli import signals
 from sqlenrich.cli.examples import EXAMPLES
 from sqlenrich.cli.options import concurrency_option, json_option, prices_option
 from sqlenrich.cli.root import cli
+from sqlenrich.core.plurals import counted
 
 if TYPE_CHECKING:
     from sqlenrich.gateway.gateway import Gateway
@@ -79,8 +80,7 @@ def gateway(token_env: str | None, as_json: bool, **options: Any) -> None:
     served = se.Gateway(**options, token=token_of(token_env), observer=_Notes())
     with served:
         click.echo(f"{served.url} asks {' and '.join(served.endpoint.urls)}", err=True)
-        stored = len(served.store)
-        click.echo(f"  {stored:,} {'answer' if stored == 1 else 'answers'} in {served.store.path}", err=True)
+        click.echo(f"  {counted(len(served.store), 'answer')} in {served.store.path}", err=True)
         serving = _Serving(served)
         signals.wait_for_answers(serving, lambda: False)
         serving.wait()
