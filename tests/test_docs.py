@@ -19,6 +19,9 @@ import duckdb
 import pytest
 
 import sqlenrich as se
+from sqlenrich.llm.endpoint.request_config import RequestConfig
+from sqlenrich.llm.endpoint.wire.forms import new_body
+from sqlenrich.spec.settings import find_config
 from tests.support.batch_vendors import FakeVendors
 from tests.support.endpoint import ScriptedEndpoint
 from tests.test_readme import BLOCK, ROOT, replay, run, stable
@@ -54,6 +57,16 @@ def test_a_page_shows_real_output(
         page.write_text(BLOCK.sub(lambda _: f"```console\n{next(outputs)}\n```", text), encoding="utf-8")
         return
     assert [stable(block) for block in shown] == [stable(output) for output in real]
+
+
+def test_the_settings_of_each_server_are_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    blocks = re.findall(r"^```toml\n(.*?)^```$", (DOCS / "endpoints.md").read_text("utf-8"), re.MULTILINE | re.DOTALL)
+    (tmp_path / "sqlenrich.toml").write_text("\n".join(blocks), encoding="utf-8")
+    monkeypatch.chdir(tmp_path)
+    found = find_config(None).endpoints
+    assert len(found) >= len(blocks) >= 16
+    config = RequestConfig("m", {"max_tokens": 5})
+    assert all(new_body(endpoint, config).of(("row",)) for endpoint in found.values())
 
 
 def test_recipes_show_the_examples(request: pytest.FixtureRequest) -> None:

@@ -44,15 +44,17 @@ def shared_request(
     """
     from sqlenrich.ask.recorded import Recorded
     from sqlenrich.llm.endpoint.model import EndpointModel
+    from sqlenrich.llm.endpoint.wire.apis import form_name
 
     forms: tuple[SharedForm, ...] = ()
     extra: Mapping[str, Any] = {}
+    api = "openai"
     asked, secrets = RECORDED if isinstance(choice.model, Recorded) else MOCK_MODEL, frozenset[str]()
     if in_sql is not None:
         asked, forms = ENGINE, (SharedForm("engine", in_sql.response_format, in_sql.hint),)
     elif isinstance(choice.model, EndpointModel):
         sent, endpoint = choice.model.config, choice.model.endpoint
-        asked, extra = ENDPOINT, endpoint.extra_body
+        asked, extra, api = ENDPOINT, endpoint.extra_body, form_name(endpoint)
         kind = "none" if sent.response_format is None else str(sent.response_format["type"])
         forms = (SharedForm(kind, sent.response_format, sent.hint), *(SharedForm(*form) for form in sent.fallbacks))
         known = endpoint.resolve_key() if endpoint.api_key_command is None else None
@@ -75,4 +77,5 @@ def shared_request(
         price=None if price is None else {k: str(v) for k, v in asdict(price).items() if v is not None},
         retry=retry,
         withheld=tuple(dict.fromkeys(withheld)),
+        api=api,
     )

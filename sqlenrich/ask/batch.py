@@ -160,7 +160,7 @@ class BatchAsker:
         endpoint, model = choice.endpoint, choice.model
         assert endpoint is not None
         config: Any = getattr(model, "config", None)
-        vendor = batch_vendor(endpoint, config, name=endpoint.api, changes=request_changes(choice))
+        vendor = batch_vendor(endpoint, config, changes=request_changes(choice))
         vendor.limits = vendor.limits.lowered(endpoint.batch_requests, endpoint.batch_bytes)
         return self._stack.enter_context(vendor)
 

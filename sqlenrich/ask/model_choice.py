@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, TypedDict, Unpack
 
-from sqlenrich.ask.output_forms import output_forms
+from sqlenrich.ask.output_forms import IGNORES_SCHEMA, ignores_schema, output_forms
 from sqlenrich.core.embedding import DEFAULT_ALIASES
 from sqlenrich.core.endpoint import Endpoint
 from sqlenrich.core.errors import ConfigError, RunError, did_you_mean
@@ -24,6 +24,7 @@ from sqlenrich.spec.settings import Config
 
 if TYPE_CHECKING:
     from sqlenrich.llm.endpoint.adaptations import RequestChange
+    from sqlenrich.llm.endpoint.request_config import RequestConfig
     from sqlenrich.llm.model import Model
     from sqlenrich.llm.throttle.budget import Budget
 
@@ -116,7 +117,7 @@ class ModelChoice:
 
     def with_params(self, resolved: ResolvedModel) -> ModelChoice:
         """Return the same model with other parameters."""
-        from sqlenrich.llm.endpoint.embedding_model import endpoint_model
+        from sqlenrich.llm.endpoint.batched_model import endpoint_model
         from sqlenrich.llm.endpoint.model import EndpointModel
 
         if self.asks_in_sql:
@@ -210,8 +211,7 @@ def _local(enrichment: Enrichment, local: LocalModel, budget: Budget | None, *, 
 def _endpoint(
     enrichment: Enrichment, config: Config, settings: Endpoint, wanted: WantedModel, budget: Budget | None
 ) -> ModelChoice:
-    from sqlenrich.llm.endpoint.embedding_model import endpoint_model
-    from sqlenrich.llm.endpoint.request_config import RequestConfig
+    from sqlenrich.llm.endpoint.batched_model import endpoint_model
 
     place = settings.origin or "the endpoint"
     named = not settings.origin or settings.origin.startswith("endpoints.")
@@ -227,9 +227,24 @@ def _endpoint(
         raise ConfigError(f"{', '.join(taken)} of {place}.extra_body is set by sqlenrich: write it under params")
     price = set_prices(budget, config, own.name)
     # What an endpoint is always sent decides its answers too.
-    resolved = replace(own, params={**own.params, **settings.extra_body})
-    form, *fallbacks = output_forms(enrichment, resolved, settings)
-    sent = RequestConfig(
+    resolved = replace(own, params={**own.params, **settings.always_sent})
+    asked = endpoint_model(settings, request_config(enrichment, resolved, settings), budget=budget)
+    if enrichment.embedding is None and ignores_schema(settings):
+        asked.warn(IGNORES_SCHEMA)
+    # Two rows share no beginning where the prompt is one text and one value behind it.
+    shared = enrichment.embedding is None and len(enrichment.prompt().columns) > 1
+    ordered = wanted.prefix_order and settings.prefix_order and shared
+    where = " and ".join(site.shown for site in asked.endpoint_urls)
+    concurrency = asked.limiter.max_concurrency
+    return ModelChoice(asked, resolved, concurrency, f" at {where}", own, budget, ordered, settings, price)
+
+
+def request_config(enrichment: Enrichment, resolved: ResolvedModel, endpoint: Endpoint) -> RequestConfig:
+    """Return what every request to an endpoint is sent with."""
+    from sqlenrich.llm.endpoint.request_config import RequestConfig
+
+    form, *fallbacks = output_forms(enrichment, resolved, endpoint)
+    return RequestConfig(
         resolved.name,
         params=resolved.params,
         response_format=form.response_format,
@@ -238,13 +253,6 @@ def _endpoint(
         turns=enrichment.turns,
         embedding=enrichment.embedding,
     )
-    asked = endpoint_model(settings, sent, budget=budget)
-    # Two rows share no beginning where the prompt is one text and one value behind it.
-    shared = enrichment.embedding is None and len(enrichment.prompt().columns) > 1
-    ordered = wanted.prefix_order and settings.prefix_order and shared
-    where = " and ".join(site.shown for site in asked.endpoint_urls)
-    concurrency = asked.limiter.max_concurrency
-    return ModelChoice(asked, resolved, concurrency, f" at {where}", own, budget, ordered, settings, price)
 
 
 def _own_model(enrichment: Enrichment, config: Config, settings: Endpoint, name: str | None) -> ResolvedModel:

@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from urllib.parse import urlsplit
+
 from sqlenrich.core.endpoint import Endpoint
 from sqlenrich.llm.endpoint.request_config import OutputForm
+from sqlenrich.llm.endpoint.wire.apis import ANTHROPIC_HOST, api_of
 from sqlenrich.plan.model import output_of
 from sqlenrich.plan.request import ResolvedModel
 from sqlenrich.schema.json_schema import hint_text
@@ -11,6 +15,10 @@ from sqlenrich.schema.vendor.response_format import dialect_of, json_schema_form
 from sqlenrich.spec.enrichment import Enrichment
 
 FROM_BEST = ("json_schema", "json_object", "none")
+FORMS_OF: Mapping[str, tuple[str, ...]] = {"anthropic": ("json_schema", "none"), "kserve": ("none",)}
+"""The forms that an API has, where it lacks one."""
+IGNORES_SCHEMA = 'ignores schemas on its OpenAI layer: remove api = "openai" from its settings'
+"""https://platform.claude.com/docs/en/api/openai-sdk, read 2026-11-27: ``response_format`` is ignored."""
 
 
 def output_forms(enrichment: Enrichment, resolved: ResolvedModel, endpoint: Endpoint | None) -> tuple[OutputForm, ...]:
@@ -22,7 +30,10 @@ def output_forms(enrichment: Enrichment, resolved: ResolvedModel, endpoint: Endp
     """
     if enrichment.embedding is not None:
         return (OutputForm("none", None, None),)
+    api = "openai" if endpoint is None else api_of(endpoint)
     url, named = ("", None) if endpoint is None else (endpoint.url, endpoint.dialect)
+    if api == "anthropic":
+        named = named or api
     schema = json_schema_format(output_of(enrichment, resolved), dialect_of(url, named)).form
     hint = None if enrichment.hint == "never" else hint_text(enrichment.schema)
     forms = {
@@ -32,8 +43,7 @@ def output_forms(enrichment: Enrichment, resolved: ResolvedModel, endpoint: Endp
     }
     if enrichment.hint == "always":
         return (forms["none"],)
-    wanted = "auto" if endpoint is None else endpoint.structured_output
-    names = FROM_BEST if wanted == "auto" else (wanted,)
+    names = _names(endpoint)
     return tuple(forms[name] for name in names if forms[name].response_format is not None or name == "none") or (
         forms["none"],
     )
@@ -41,5 +51,18 @@ def output_forms(enrichment: Enrichment, resolved: ResolvedModel, endpoint: Endp
 
 def sends_schema(enrichment: Enrichment, endpoint: Endpoint | None) -> bool:
     """Whether the endpoint is told the schema, as far as that is known before it is asked."""
-    wanted = "auto" if endpoint is None else endpoint.structured_output
-    return enrichment.hint != "always" and wanted in ("auto", "json_schema")
+    return enrichment.hint != "always" and "json_schema" in _names(endpoint)
+
+
+def ignores_schema(endpoint: Endpoint) -> bool:
+    """Whether the endpoint takes a schema and ignores it."""
+    return api_of(endpoint) == "openai" and urlsplit(endpoint.url).hostname == ANTHROPIC_HOST
+
+
+def _names(endpoint: Endpoint | None) -> list[str]:
+    """Return the names of the forms that an endpoint is asked with, best first."""
+    if endpoint is None:
+        return list(FROM_BEST)
+    wanted = endpoint.structured_output
+    known = ("none",) if ignores_schema(endpoint) else FORMS_OF.get(api_of(endpoint), FROM_BEST)
+    return [name for name in known if wanted in ("auto", name)]

@@ -7,13 +7,14 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from sqlenrich.ask.output_forms import sends_schema
+from sqlenrich.ask.output_forms import IGNORES_SCHEMA, ignores_schema, sends_schema
 from sqlenrich.core.embedding import DEFAULT_ALIASES
 from sqlenrich.core.engine import Engine, ResponseFormat
 from sqlenrich.core.errors import ConfigError, PromptError, SpecError, SqlenrichError
 from sqlenrich.core.tokens import BYTES_PER_TOKEN, estimate_tokens
 from sqlenrich.core.turn import ROW_SYSTEM, text_before
 from sqlenrich.engines import engine_names, get_engine
+from sqlenrich.llm.endpoint.wire.apis import api_of
 from sqlenrich.plan.compile import compile_plan
 from sqlenrich.plan.model import engine_of, output_of
 from sqlenrich.plan.request import ResolvedModel
@@ -130,8 +131,12 @@ def _response_format(enrichment: Enrichment, engine: Engine, config: Config, res
     except ConfigError:  # an option of the run may name one
         return json_schema_format(output)
     if not sends_schema(enrichment, endpoint):
-        return ResponseFormat(None, (f"structured_output: {endpoint.structured_output}",))
-    return json_schema_format(output, dialect_of(endpoint.url, endpoint.dialect))
+        if ignores_schema(endpoint):
+            return ResponseFormat(None, (f"Anthropic {IGNORES_SCHEMA}",))
+        by_api = api_of(endpoint) == "kserve"
+        return ResponseFormat(None, ("api: kserve" if by_api else f"structured_output: {endpoint.structured_output}",))
+    named = endpoint.dialect or ("anthropic" if api_of(endpoint) == "anthropic" else None)
+    return json_schema_format(output, dialect_of(endpoint.url, named))
 
 
 def _response_format_line(enrichment: Enrichment, sent: ResponseFormat) -> str:

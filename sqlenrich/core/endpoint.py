@@ -24,10 +24,28 @@ FOLDER_SCHEME = "file"
 
 
 @dataclass(frozen=True)
+class KServe:
+    """Which tensors of a model take the texts and give the answers."""
+
+    input: str = "text_input"
+    """The input of datatype BYTES that takes a row's text."""
+    output: str = "text_output"
+    """The output whose texts, or numbers, are the answers."""
+    batch: int = 1
+    """The rows of one request at most; no more than the model's ``max_batch_size``."""
+    rank: int = 2
+    """2: inputs have the shape [rows, 1], as of a model that the server batches; 1: [rows]."""
+    inputs: Mapping[str, Any] = field(default_factory=dict)
+    """Further inputs, each the same text, number or boolean for all rows."""
+
+
+@dataclass(frozen=True)
 class Endpoint:
-    """One OpenAI-compatible endpoint. It shows no key, and no key is pickled.
+    """One endpoint of a model. It shows no key, and no key is pickled.
 
     ``url`` ends where ``/chat/completions`` begins, usually in ``/v1``; ``others`` are further URLs of the same model.
+    ``api`` names the API that the URL has (``APIS``; None: by the URL), also that of its batches. ``kserve`` holds the
+    settings of :class:`KServe`.
     ``file:///FOLDER`` is a folder for the files of batches; no run can ask it.
     The key is read where requests are sent: from the variable ``api_key_env``, from what the shell command
     ``api_key_command`` prints, or from ``api_key``, a key or a reference. ``headers`` are sent with each request; a
@@ -40,8 +58,8 @@ class Endpoint:
     before the others while it has fewer than ``nearest_room`` in flight: for a server on the same machine. A request
     for vectors has at most ``embed_batch`` texts. Raises ConfigError.
 
-    ``api`` is whose Batch API the URL has (``APIS``; None: by the URL). ``probe`` of false sends no live request before
-    a batch. A batch has at most ``batch_requests`` and ``batch_bytes``, and never more than the vendor takes.
+    ``probe`` of false sends no live request before a batch. A batch has at most ``batch_requests`` and ``batch_bytes``,
+    and never more than the vendor takes.
     """
 
     url: str
@@ -67,6 +85,7 @@ class Endpoint:
     nearest_room: int = 0
     embed_batch: int = 64
     api: str | None = None
+    kserve: Mapping[str, Any] = field(default_factory=dict)
     probe: bool = True
     batch_requests: int | None = None
     batch_bytes: int | None = None
@@ -87,6 +106,17 @@ class Endpoint:
     def urls(self) -> tuple[str, ...]:
         """All URLs."""
         return (self.url, *self.others)
+
+    @property
+    def kserve_settings(self) -> KServe:
+        """The tensors of a model behind KServe's protocol."""
+        return KServe(**self.kserve)
+
+    @property
+    def always_sent(self) -> dict[str, Any]:
+        """What each request has beside its parameters, which decides answers too."""
+        inputs = self.kserve.get("inputs")
+        return {**self.extra_body, **({"kserve_inputs": dict(inputs)} if inputs else {})}
 
     @property
     def limits(self) -> Limits:
@@ -185,6 +215,28 @@ def _header_problems(key: str, written: Mapping[Any, Any]) -> Iterator[str]:
             yield f'{key}: "{name}" may hold a secret: name a variable of the environment, as "env:NAME"'
 
 
+def _kserve_problems(key: str, written: Mapping[Any, Any]) -> Iterator[str]:
+    for name, value in written.items():
+        kind = _KSERVE_KEYS.get(name)
+        if kind is None:
+            yield f'{key}: unknown key "{name}"{did_you_mean(str(name), _KSERVE_KEYS)}'
+        elif not isinstance(value, kind.types) or isinstance(value, bool):
+            yield f"{key}.{name} must be {kind.words}, not {value!r}"
+        else:
+            yield from kind.problems(f"{key}.{name}", value)
+
+
+def _constant_problems(key: str, written: Mapping[Any, Any]) -> Iterator[str]:
+    for name, value in written.items():
+        if not isinstance(name, str) or not isinstance(value, str | int | float):
+            yield f"{key}.{name} must be a text, a number or a boolean"
+
+
+def _rank_problems(key: str, written: int) -> Iterator[str]:
+    if written not in (1, 2):
+        yield f"{key} must be 1 or 2, not {written}"
+
+
 def _text_problems(key: str, written: str) -> Iterator[str]:
     if not written.strip():
         yield f"{key} must not be empty"
@@ -231,12 +283,19 @@ def _one_of(choices: tuple[str, ...]) -> Callable[[str, Any], Iterable[str]]:
 
 STRUCTURED_OUTPUT = ("auto", "json_schema", "json_object", "none")
 """``auto`` begins with the schema and falls back where the endpoint refuses it."""
-DIALECTS = ("openai", "vllm", "databricks", "gemini")
-APIS = ("openai", "anthropic")
-"""Whose Batch API an endpoint has. ``openai`` is also who copies it."""
+DIALECTS = ("openai", "vllm", "databricks", "gemini", "anthropic")
+APIS = ("openai", "responses", "anthropic", "kserve")
+"""The APIs of models: OpenAI's chat completions, which most copy, its responses, Anthropic's messages, KServe's V2."""
 
 _COUNT = _Kind((int,), "a whole number", _above_0, shown=True)
 
+_KSERVE_KEYS: Mapping[str, _Kind] = {
+    "input": _Kind((str,), "a text in quotes", _text_problems),
+    "output": _Kind((str,), "a text in quotes", _text_problems),
+    "batch": _Kind((int,), "a whole number", _above_0),
+    "rank": _Kind((int,), "a whole number", _rank_problems),
+    "inputs": _Kind((Mapping,), "a table", _constant_problems),
+}
 ENDPOINT_KEYS: Mapping[str, _Kind] = {
     "api_key_env": _Kind((str,), "a text in quotes"),
     "api_key_command": _Kind((str,), "a text in quotes", _text_problems),
@@ -253,6 +312,7 @@ ENDPOINT_KEYS: Mapping[str, _Kind] = {
     "timeout": _Kind((int, float), "a number", _above_0, shown=True),
     "embed_batch": _COUNT,
     "api": _Kind((str,), "a text in quotes", _one_of(APIS)),
+    "kserve": _Kind((Mapping,), "a table", _kserve_problems),
     "probe": _Kind((bool,), "true or false", shown=True),
     "batch_requests": _COUNT,
     "batch_bytes": _COUNT,

@@ -75,7 +75,7 @@ class PassingModel(EndpointModel):
         self.refusals: dict[str, HttpResponse] = {}
         """The last response to each request that was not answered, until it is taken."""
 
-    def new_body(self) -> PassedBody:  # type: ignore[override]
+    def new_body(self) -> PassedBody:
         """Return what writes the bodies."""
         return PassedBody(self._page)
 

@@ -125,5 +125,5 @@ def _cancel(batch: Batch, endpoint: Endpoint) -> None:
     from sqlenrich.llm.batch.vendors import batch_vendor
     from sqlenrich.llm.endpoint.request_config import RequestConfig
 
-    with batch_vendor(endpoint, RequestConfig(batch.model), name=endpoint.api) as vendor:
+    with batch_vendor(endpoint, RequestConfig(batch.model)) as vendor:
         vendor.cancel(str(batch.batch_id))

@@ -9,14 +9,21 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Unpack
 
-from sqlenrich.ask.model_choice import CLIENT_ENGINE, ModelChoice, ModelOptions, choose_model, local_hint, wanted_model
+from sqlenrich.ask.model_choice import (
+    CLIENT_ENGINE,
+    ModelChoice,
+    ModelOptions,
+    choose_model,
+    local_hint,
+    request_config,
+    wanted_model,
+)
 from sqlenrich.ask.observer import NullObserver, Observer, PlanLine, Stopper
-from sqlenrich.ask.output_forms import output_forms
 from sqlenrich.core.embedding import DEFAULT_ALIASES
 from sqlenrich.core.endpoint import Endpoint
 from sqlenrich.core.errors import ConfigError
 from sqlenrich.core.plurals import counted
-from sqlenrich.core.turn import ROW_SYSTEM, as_messages, sent_text, shown_text
+from sqlenrich.core.turn import ROW_SYSTEM, SEPARATOR, sent_text, shown_text
 from sqlenrich.engines import get_engine
 from sqlenrich.plan.model import resolve_model
 from sqlenrich.plan.request import ResolvedModel
@@ -175,27 +182,15 @@ def _given(enrichment: Enrichment, local: LocalModel) -> list[str]:
 
 def _sent(enrichment: Enrichment, resolved: ResolvedModel, endpoint: Endpoint | None) -> list[str]:
     """Return the lines that say what is sent to an endpoint."""
-    body = json.dumps(_body(enrichment, resolved, endpoint), indent=2, ensure_ascii=False)
-    return [f"each is sent as POST {_page(enrichment)}:", body]
+    from sqlenrich.llm.endpoint.wire.forms import named_page, new_body
 
-
-def _page(enrichment: Enrichment) -> str:
-    return "/chat/completions" if enrichment.embedding is None else "/embeddings, many texts with one request"
-
-
-def _body(enrichment: Enrichment, resolved: ResolvedModel, endpoint: Endpoint | None) -> dict[str, Any]:
-    """Return what a request holds, its prompt as a placeholder."""
-    body: dict[str, Any] = {"model": resolved.name, **dict(sorted(resolved.params.items()))}
-    extra = dict(sorted(endpoint.extra_body.items())) if endpoint is not None else {}
-    if (vector := enrichment.embedding) is not None:
-        length = {"dimensions": vector.dimensions, "encoding_format": "float"}
-        return {**body, **length, **extra, "input": ["<the prompt>", "..."]}
-    form = output_forms(enrichment, resolved, endpoint)[0]
-    content = "<the prompt>" + (f"\n\n{form.hint}" if form.hint else "")
-    if form.response_format is not None:
-        body["response_format"] = form.response_format
-    turns = [turn._replace(content="<the row's system>") if turn == ROW_SYSTEM else turn for turn in enrichment.turns]
-    return {**body, **extra, "messages": [*as_messages(turns), {"role": "user", "content": content}]}
+    asked = endpoint or Endpoint("http://localhost/v1")
+    writer = new_body(asked, request_config(enrichment, resolved, asked))
+    several = getattr(writer, "batch", 0)
+    text = f"<the row's system>{SEPARATOR}<the prompt>" if ROW_SYSTEM in enrichment.turns else "<the prompt>"
+    body = json.loads(writer.of([text, "..."] if several > 1 else [text]))
+    page = named_page(writer.page, resolved.name) + (", many texts with one request" if several > 1 else "")
+    return [f"each is sent as POST {page}:", json.dumps(body, indent=2, ensure_ascii=False)]
 
 
 def _shown(enrichment: Enrichment, response: str | None) -> str | None:

@@ -192,7 +192,7 @@ class PendingRequests:
             beside = tokens_beside((), None, asked.response_format)
             return [(size, tokens + beside) for size, tokens in found], reason
         from sqlenrich.llm.endpoint.token_counter import token_counter
-        from sqlenrich.llm.endpoint.urls import EndpointUrl
+        from sqlenrich.llm.endpoint.urls import shown_url
 
         settings = self.choice.endpoint
         if settings is None:  # the mock model
@@ -213,7 +213,7 @@ class PendingRequests:
         known = [(len(p.encode()), tokens) for p, tokens in zip(texts, counts, strict=True) if tokens is not None]
         return (
             known,
-            None if known else f"{EndpointUrl.of(url).shown} counted a word, but none of {len(texts):,} prompts",
+            None if known else f"{shown_url(url)} counted a word, but none of {len(texts):,} prompts",
         )
 
     def stored(self) -> list[tuple[int, int]]:

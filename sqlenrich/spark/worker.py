@@ -21,7 +21,7 @@ from sqlenrich.core.endpoint import Endpoint
 from sqlenrich.core.errors import RunError
 from sqlenrich.core.version import __version__
 from sqlenrich.llm.client import Client
-from sqlenrich.llm.endpoint.embedding_model import endpoint_model
+from sqlenrich.llm.endpoint.batched_model import endpoint_model
 from sqlenrich.llm.endpoint.model import EndpointModel
 from sqlenrich.llm.endpoint.request_config import RequestConfig
 from sqlenrich.llm.messages import Answer, Request

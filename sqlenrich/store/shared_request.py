@@ -96,6 +96,8 @@ class SharedRequest:
     """Whether refused rows were asked again. A run asks each request under its own hash, also one of an earlier run."""
     withheld: tuple[str, ...] = ()
     """The fields whose values are not kept."""
+    api: str = "openai"
+    """The wire form of the endpoint: one of ``WIRE_FORMS``."""
 
     def constant_of(self, call: SharedCall) -> str | None:
         """Return the constant of a call as its parts give it; None where a part of it is withheld."""

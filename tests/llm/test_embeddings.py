@@ -12,8 +12,8 @@ import pytest
 
 import sqlenrich as se
 from sqlenrich.core.embedding import Embedding
-from sqlenrich.llm.endpoint.embedding_body import EmbeddingBody, divided
 from sqlenrich.llm.endpoint.request_config import RequestConfig
+from sqlenrich.llm.endpoint.wire.embeddings import EmbeddingBody, divided
 from sqlenrich.runner.preview import preview
 from sqlenrich.spec.settings import Config
 from tests.support.endpoint import ScriptedEndpoint

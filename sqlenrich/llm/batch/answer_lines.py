@@ -9,10 +9,9 @@ import orjson
 
 from sqlenrich.llm.batch.errors import DamagedFileError
 from sqlenrich.llm.batch.vendor import BatchLine, Outcome
-from sqlenrich.llm.endpoint.embedding_body import Vectors
-from sqlenrich.llm.endpoint.response import Completion, load_json, one_line, read_error
+from sqlenrich.llm.endpoint.response import BatchCompletion, Completion, load_json, one_line, read_error
 
-ReadBody = Callable[[bytes], Completion | Vectors]
+ReadBody = Callable[[bytes], Completion | BatchCompletion]
 
 CHUNK_BYTES = 1 << 18
 """The bytes of a file of answers that are read at a time."""

@@ -8,8 +8,7 @@ from datetime import datetime
 from sqlenrich.llm.batch.errors import BatchError
 from sqlenrich.llm.batch.failures import Step, refusal
 from sqlenrich.llm.batch.vendor import BatchLine
-from sqlenrich.llm.endpoint.embedding_body import Vectors
-from sqlenrich.llm.endpoint.response import Completion, Fault, classify_status, one_line
+from sqlenrich.llm.endpoint.response import BatchCompletion, Completion, Fault, classify_status, one_line
 from sqlenrich.llm.messages import Answer, Request
 
 _REQUEST = Step("answer a request")
@@ -42,7 +41,7 @@ def answer_of(line: BatchLine, request: Request, *, model: str, sent: Collection
     if line.outcome in ("expired", "cancelled"):
         raise ValueError(f"the request {line.custom_id} was never asked: it is {line.outcome}")
     completion = line.completion
-    if isinstance(completion, Vectors):
+    if isinstance(completion, BatchCompletion):
         text = completion.texts[0] if len(completion.texts) == 1 else None
         completion = Completion(text, None, completion.tokens_in, completion.tokens_cached, completion.tokens_out,
                                 completion.model)  # fmt: skip

@@ -18,7 +18,6 @@ from sqlenrich.llm.batch.answer_lines import completed, dump, line_object, split
 from sqlenrich.llm.batch.connection import INSTALL, PAGE_BATCHES, PLACEHOLDER_KEY, READ_TRIES, VendorConnection
 from sqlenrich.llm.batch.errors import GoneError
 from sqlenrich.llm.batch.failures import CANCEL, CREATE, LIST, STATE, Step
-from sqlenrich.llm.batch.messages_body import MessagesBody
 from sqlenrich.llm.batch.request_file import BUFFER_BYTES, saying_where, write_lines
 from sqlenrich.llm.batch.vendor import (
     CLOCK_SKEW,
@@ -34,6 +33,7 @@ from sqlenrich.llm.batch.vendor import (
     oldest_first,
 )
 from sqlenrich.llm.endpoint.response import read_error
+from sqlenrich.llm.endpoint.wire.forms import Body
 
 if TYPE_CHECKING:
     from anthropic import Anthropic
@@ -69,9 +69,9 @@ class AnthropicVendor:
 
     name = "anthropic"
 
-    def __init__(self, endpoint: Endpoint, body: Callable[[], MessagesBody], limits: BatchLimits | None = None) -> None:
+    def __init__(self, endpoint: Endpoint, body: Body, limits: BatchLimits | None = None) -> None:
         self.limits = limits or LIMITS
-        self._make_body = body
+        self._body = body
         self._connection = VendorConnection(endpoint)
         self.shown = self._connection.shown
         self._stack = ExitStack()
@@ -86,7 +86,6 @@ class AnthropicVendor:
             raise ConfigError(f"the SDK anthropic is missing: {INSTALL}") from None
         connection = self._connection
         connection.open()
-        self._body = self._make_body()
         http_client = self._stack.enter_context(connection.http_client(anthropic.DefaultHttpxClient, anthropic.Timeout))
         base = urlsplit(connection.base_url)
         self._client = anthropic.Anthropic(

@@ -27,8 +27,7 @@ from sqlenrich.llm.batch.vendor import (
     BatchState,
     checked_key,
 )
-from sqlenrich.llm.endpoint.embedding_body import EmbeddingBody
-from sqlenrich.llm.endpoint.request_body import RequestBody
+from sqlenrich.llm.endpoint.wire.forms import Body
 
 LIMITS = BatchLimits(50_000, 200_000_000, "those of OpenAI, so that its portal takes the files", "2026-11-25")
 
@@ -49,7 +48,7 @@ class FolderVendor:
     def __init__(
         self,
         folder: Path,
-        body: RequestBody | EmbeddingBody,
+        body: Body,
         limits: BatchLimits | None = None,
         policy: FolderPolicy | None = None,
     ) -> None:

@@ -28,8 +28,7 @@ from sqlenrich.llm.batch.vendor import (
     checked_key,
     oldest_first,
 )
-from sqlenrich.llm.endpoint.embedding_body import EmbeddingBody
-from sqlenrich.llm.endpoint.request_body import RequestBody
+from sqlenrich.llm.endpoint.wire.forms import Body
 
 if TYPE_CHECKING:
     from openai import OpenAI
@@ -60,7 +59,7 @@ class OpenAIVendor:
 
     name = "openai"
 
-    def __init__(self, endpoint: Endpoint, body: RequestBody | EmbeddingBody, limits: BatchLimits | None) -> None:
+    def __init__(self, endpoint: Endpoint, body: Body, limits: BatchLimits | None) -> None:
         self.limits = limits or LIMITS
         self._body = body
         self._connection = VendorConnection(endpoint)

@@ -14,8 +14,7 @@ from datetime import datetime, timedelta
 from typing import Literal, NamedTuple, Protocol
 
 from sqlenrich.llm.batch.errors import BatchError
-from sqlenrich.llm.endpoint.embedding_body import Vectors
-from sqlenrich.llm.endpoint.response import Completion
+from sqlenrich.llm.endpoint.response import BatchCompletion, Completion
 
 BatchState = Literal["validating", "in_progress", "ended", "expired", "cancelled", "failed"]
 """What becomes of a batch. ``expired`` and ``cancelled`` batches may have answers; a ``failed`` one was never begun."""
@@ -100,7 +99,7 @@ class BatchLine(NamedTuple):
 
     custom_id: str
     outcome: Outcome
-    completion: Completion | Vectors | None = None
+    completion: Completion | BatchCompletion | None = None
     status: int | None = None
     message: str = ""
     code: str = ""

@@ -11,31 +11,22 @@ from sqlenrich.core.endpoint import FOLDER_SCHEME, Endpoint
 from sqlenrich.core.errors import ConfigError, did_you_mean
 from sqlenrich.llm.batch.anthropic_vendor import AnthropicVendor
 from sqlenrich.llm.batch.folder_vendor import FolderVendor
-from sqlenrich.llm.batch.messages_body import MessagesBody
 from sqlenrich.llm.batch.openai_vendor import OpenAIVendor
 from sqlenrich.llm.batch.vendor import BatchLimits, BatchVendor
-from sqlenrich.llm.endpoint.adaptations import NEXT_FORM, RequestChange
-from sqlenrich.llm.endpoint.embedding_body import EmbeddingBody
-from sqlenrich.llm.endpoint.request_body import RequestBody
+from sqlenrich.llm.endpoint.adaptations import RequestChange
 from sqlenrich.llm.endpoint.request_config import RequestConfig
+from sqlenrich.llm.endpoint.wire.apis import api_of
+from sqlenrich.llm.endpoint.wire.forms import Body, new_body
 
-ANTHROPIC_HOST = "api.anthropic.com"
 NEVER_IN_BATCHES = ("stream",)
 """The changes of live requests that no batch has: its answers are whole."""
 
 Make = Callable[[Endpoint, RequestConfig, Sequence[RequestChange], BatchLimits | None], BatchVendor]
 
 
-def batch_body(
-    endpoint: Endpoint, config: RequestConfig, changes: Sequence[RequestChange] = ()
-) -> RequestBody | EmbeddingBody:
+def batch_body(endpoint: Endpoint, config: RequestConfig, changes: Sequence[RequestChange] = ()) -> Body:
     """Return the writer of bodies that equal those of live requests after some changes."""
-    if config.embedding is not None:
-        vectors = EmbeddingBody(config, config.embedding, endpoint.extra_body)
-        for change in changes:
-            vectors.change(change.name, len(vectors.changes))
-        return vectors
-    body = RequestBody(config, endpoint.extra_body)
+    body = new_body(endpoint, config)
     for change in changes:
         if change.name not in NEVER_IN_BATCHES:
             body.change(change.name, len(body.changes))
@@ -51,11 +42,7 @@ def _openai(
 def _anthropic(
     endpoint: Endpoint, config: RequestConfig, changes: Sequence[RequestChange], limits: BatchLimits | None
 ) -> BatchVendor:
-    form = sum(change.name == NEXT_FORM for change in changes)
-    if form and config.fallbacks:
-        _, response_format, hint = config.fallbacks[min(form, len(config.fallbacks)) - 1]
-        config = replace(config, response_format=response_format, hint=hint)
-    return AnthropicVendor(endpoint, lambda: MessagesBody(config, endpoint.extra_body), limits)
+    return AnthropicVendor(endpoint, batch_body(replace(endpoint, api="anthropic"), config, changes), limits)
 
 
 def _folder(
@@ -73,7 +60,8 @@ def vendor_name(endpoint: Endpoint) -> str:
     url = urlsplit(endpoint.url)
     if url.scheme == FOLDER_SCHEME:
         return "folder"
-    return "anthropic" if url.hostname == ANTHROPIC_HOST else "openai"
+    api = api_of(endpoint)
+    return "openai" if api == "responses" else api
 
 
 def batch_vendor(
@@ -86,8 +74,8 @@ def batch_vendor(
 ) -> BatchVendor:
     """Return the vendor of batches behind an endpoint; nothing is sent, and no SDK imported, before it is entered.
 
-    ``name`` is one of ``VENDORS``, by default what the URL says. ``changes`` are those of a live model that asked
-    before (:attr:`.EndpointModel.changes`). ``limits`` replace the vendor's. Raises ConfigError.
+    ``name`` is one of ``VENDORS``, by default what the endpoint's ``api`` or its URL says. ``changes`` are those of a
+    live model that asked before (:attr:`.EndpointModel.changes`). ``limits`` replace the vendor's. Raises ConfigError.
     """
     chosen = vendor_name(endpoint) if name is None else name
     if chosen not in VENDORS:

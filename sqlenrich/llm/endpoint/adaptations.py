@@ -58,10 +58,10 @@ ADAPTATIONS: Mapping[str, Adaptation] = {
 }
 
 
-def adaptation_for(message: str, fields: Collection[str]) -> str:
+def adaptation_for(message: str, fields: Collection[str], adaptations: Mapping[str, Adaptation] = ADAPTATIONS) -> str:
     """Return the name of the adaptation that a refusal of a request with these fields calls for, "" for none."""
     found = (
-        name for name, one in ADAPTATIONS.items() if one.applies(fields) and one.refusal.search(message) is not None
+        name for name, one in adaptations.items() if one.applies(fields) and one.refusal.search(message) is not None
     )
     return next(found, "")
 

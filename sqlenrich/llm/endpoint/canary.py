@@ -8,9 +8,8 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from sqlenrich.llm.endpoint.connections import Connections
-from sqlenrich.llm.endpoint.embedding_body import Vectors
 from sqlenrich.llm.endpoint.http import HttpError
-from sqlenrich.llm.endpoint.response import Completion
+from sqlenrich.llm.endpoint.response import BatchCompletion, Completion
 from sqlenrich.llm.health import EndpointHealth
 from sqlenrich.llm.throttle.budget import Budget
 
@@ -49,7 +48,7 @@ class Canary:
         self,
         connections: Connections,
         health: EndpointHealth,
-        read: Callable[[bytes], Completion | Vectors],
+        read: Callable[[bytes], Completion | BatchCompletion],
         *,
         timeout_s: float,
         max_out: int,
@@ -103,7 +102,7 @@ class Canary:
             return response.status < 500 and response.status not in (401, 403)
         self._health.sent(again=True)
         timeout_s = min(max(least_s, policy.latencies * state.latency_s), self._timeout_s)
-        completion: Completion | Vectors | None = None
+        completion: Completion | BatchCompletion | None = None
         try:
             response = await connections.post(number, state.body, timeout_s=timeout_s)
             completion = self._read(response.body) if response.status == 200 else None
@@ -121,7 +120,7 @@ class Canary:
         budget.sent(cost)
         return True
 
-    def _settle(self, body: bytes, completion: Completion | Vectors | None) -> None:
+    def _settle(self, body: bytes, completion: Completion | BatchCompletion | None) -> None:
         if self._budget is None:
             return
         cost = self._budget.most(len(body), self._max_out)

@@ -24,9 +24,9 @@ class Connections:
     Its methods raise HttpError, OSError or ssl.SSLError where no response came.
     """
 
-    def __init__(self, endpoint: Endpoint, page: str, transport: MakeTransport = http_pool) -> None:
+    def __init__(self, endpoint: Endpoint, page: str, models_page: str, transport: MakeTransport = http_pool) -> None:
         self.endpoint, self.page = endpoint, page
-        self.urls = tuple(EndpointUrl.of(url, page) for url in endpoint.urls)
+        self.urls = tuple(EndpointUrl.of(url, page, models_page) for url in endpoint.urls)
         self.secrets = Secrets((), endpoint.urls)
         """What no message may show."""
         self._transport = transport

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 
 from sqlenrich.core.endpoint import Endpoint
+from sqlenrich.llm.endpoint.wire.forms import key_headers
 
 CONSTANT_HEADERS = {"content-type": "application/json", "accept": "application/json", "user-agent": "sqlenrich"}
 
@@ -26,8 +27,7 @@ class Credentials:
     @property
     def headers(self) -> dict[str, str]:
         """The headers of each request."""
-        bearer = {} if self._key is None else {"authorization": f"Bearer {self._key}"}
-        return {**CONSTANT_HEADERS, **bearer, **self._own}
+        return {**CONSTANT_HEADERS, **key_headers(self._endpoint, self._key), **self._own}
 
     @property
     def secrets(self) -> list[str]:

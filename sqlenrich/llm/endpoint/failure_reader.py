@@ -14,7 +14,6 @@ from sqlenrich.core.errors import RunError, did_you_mean
 from sqlenrich.llm.endpoint.canary import Canary
 from sqlenrich.llm.endpoint.connect import ProxyError
 from sqlenrich.llm.endpoint.connections import Connections
-from sqlenrich.llm.endpoint.embedding_body import EmbeddingBody
 from sqlenrich.llm.endpoint.failure import MEND_KEY, Failure, RefusalCounter, unreached_text
 from sqlenrich.llm.endpoint.http import (
     HttpConnectError,
@@ -23,7 +22,6 @@ from sqlenrich.llm.endpoint.http import (
     HttpTimeoutError,
     HttpTooLongError,
 )
-from sqlenrich.llm.endpoint.request_body import RequestBody
 from sqlenrich.llm.endpoint.response import (
     Fault,
     classify_status,
@@ -33,9 +31,10 @@ from sqlenrich.llm.endpoint.response import (
     retry_wait,
 )
 from sqlenrich.llm.endpoint.urls import Secrets, shown_url
+from sqlenrich.llm.endpoint.wire.forms import Body
 
-BUSY = frozenset({429, 503})
-"""The statuses of a limit that was met."""
+BUSY = frozenset({429, 503, 529})
+"""The statuses of a limit that was met. 529 is Anthropic's for an overload."""
 SHOWN_MODELS = 20
 _WANTS_CERTIFICATE = re.compile("alert.(certificate|bad.certificate|unknown.ca)", re.IGNORECASE)
 SHOWN_NAME_CHARS = 100
@@ -66,7 +65,7 @@ class FailureReader:
         self,
         connections: Connections,
         model: str,
-        body: RequestBody | EmbeddingBody,
+        body: Body,
         canary: Canary,
         policy: RefusalPolicy,
     ) -> None:

@@ -1,4 +1,4 @@
-"""The model behind an OpenAI-compatible endpoint: vLLM, a gateway, a vendor's API."""
+"""The model behind an endpoint: vLLM, a gateway, a vendor's API."""
 
 from __future__ import annotations
 
@@ -14,16 +14,15 @@ from sqlenrich.core.errors import RunError
 from sqlenrich.llm.endpoint.adaptations import RequestChange
 from sqlenrich.llm.endpoint.canary import Canary
 from sqlenrich.llm.endpoint.connections import Connections, MakeTransport, http_pool
-from sqlenrich.llm.endpoint.embedding_body import EmbeddingBody, Vectors
 from sqlenrich.llm.endpoint.endpoint_warnings import EndpointWarnings
 from sqlenrich.llm.endpoint.failure import Failure
 from sqlenrich.llm.endpoint.failure_reader import FailureReader
 from sqlenrich.llm.endpoint.http import HttpError
 from sqlenrich.llm.endpoint.policy import EndpointPolicy
 from sqlenrich.llm.endpoint.reply import Reply
-from sqlenrich.llm.endpoint.request_body import RequestBody
 from sqlenrich.llm.endpoint.request_config import RequestConfig
-from sqlenrich.llm.endpoint.response import Completion, Fault, request_id
+from sqlenrich.llm.endpoint.response import BatchCompletion, Completion, Fault, request_id
+from sqlenrich.llm.endpoint.wire.forms import Body, models_page, named_page, new_body
 from sqlenrich.llm.health import OUTAGE_S, EndpointHealth
 from sqlenrich.llm.messages import Answer, Request
 from sqlenrich.llm.model import Traits
@@ -34,7 +33,7 @@ from sqlenrich.llm.throttle.rate_headers import read_quotas
 
 
 class EndpointModel:
-    """A Model that posts one user message per request to ``url``/chat/completions.
+    """A Model that posts one user message per request to the page of the endpoint's wire form.
 
     429, 5xx, failed connections, timeouts and bodies without a completion are tried again, at most ``max_tries`` times
     (refusals for a limit count apart; the third timeout is the last), after ``Retry-After`` (up to 60 s; another URL
@@ -60,7 +59,9 @@ class EndpointModel:
         self.config = config
         self.health = EndpointHealth(policy.health)
         self._body = self.new_body()
-        self._connections = Connections(endpoint, self._body.page, transport)
+        self._connections = Connections(
+            endpoint, named_page(self._body.page, self.name), models_page(endpoint, self.name), transport
+        )
         self.endpoint_urls = self._connections.urls
         self.limiter = limiter or RateLimiter(
             len(self.endpoint_urls),
@@ -103,14 +104,18 @@ class EndpointModel:
         """Return the exact bytes of the request for a prompt."""
         return self._body.of((prompt,))
 
-    def new_body(self) -> RequestBody | EmbeddingBody:
+    def new_body(self) -> Body:
         """Return the writer of bodies."""
-        return RequestBody(self.config, self.endpoint.extra_body)
+        return new_body(self.endpoint, self.config)
 
     @property
     def changes(self) -> tuple[RequestChange, ...]:
         """What requests have otherwise since the endpoint refused something."""
         return tuple(self._body.changes)
+
+    def warn(self, text: str) -> None:
+        """Add a warning of the first URL."""
+        self._notices.add(0, text)
 
     async def open(self) -> None:
         """Make the pool of connections; nothing is sent yet."""
@@ -196,7 +201,7 @@ class EndpointModel:
 
     def _answers(self, requests: Sequence[Request], reply: Reply) -> list[Answer]:
         """Return the answers of the requests that one reply answers."""
-        assert not isinstance(reply.result, Vectors)
+        assert not isinstance(reply.result, BatchCompletion)
         return [self._answer(request, reply.result, reply, reply.calls) for request in requests]
 
     async def _post(self, name: str, prompts: Sequence[str], tries: int, *, probing: bool) -> Reply:
@@ -367,7 +372,7 @@ class EndpointModel:
 
     async def _send(
         self, name: str, body: bytes, permit: Permit, texts: int
-    ) -> tuple[Completion | Vectors | Failure, str | None]:
+    ) -> tuple[Completion | BatchCompletion | Failure, str | None]:
         """Return what came of one try of a request with so many texts, and the endpoint's name of it."""
         if not self._connections.is_open:
             raise RuntimeError("the model is not open")
@@ -386,8 +391,8 @@ class EndpointModel:
             completion = self._body.read(response.body)
         except ValueError:
             return self._failures.no_completion(response.body), sent_id
-        if isinstance(completion, Vectors) and len(completion.texts) != texts:
-            return Failure(f"the answer has {len(completion.texts)} vectors for {texts} texts", begun=True), sent_id
+        if isinstance(completion, BatchCompletion) and len(completion.texts) != texts:
+            return Failure(f"the answer has {len(completion.texts)} answers for {texts} texts", begun=True), sent_id
         self._connections.accepted()
         self._failures.answered(number, started)
         self._canary.answered(number, body, time.monotonic() - started)

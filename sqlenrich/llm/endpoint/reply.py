@@ -5,15 +5,14 @@ from __future__ import annotations
 from datetime import datetime
 from typing import NamedTuple
 
-from sqlenrich.llm.endpoint.embedding_body import Vectors
 from sqlenrich.llm.endpoint.failure import Failure
-from sqlenrich.llm.endpoint.response import Completion
+from sqlenrich.llm.endpoint.response import BatchCompletion, Completion
 
 
 class Reply(NamedTuple):
     """What came of the tries of one request, and what is known of the last of them."""
 
-    result: Completion | Vectors | Failure
+    result: Completion | BatchCompletion | Failure
     request_id: str | None
     shown: str
     calls: int

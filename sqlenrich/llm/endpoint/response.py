@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Collection, Mapping
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
 from enum import Enum
@@ -39,9 +40,12 @@ _ROW_CODES = frozenset(
     }
 )
 # Every row's fault: what the run sends with each request.
-_FORM = re.compile(r"response_?format|json_?(schema|object)|\bschema\b|grammar|guided|structured output", re.IGNORECASE)
+FORM_WORDS = re.compile(
+    r"response_?format|json_?(schema|object)|\bschema\b|grammar|guided|structured output", re.IGNORECASE
+)
 _RUN = re.compile(
-    _FORM.pattern + r"|(unsupported|unrecognized|unknown|unexpected|invalid) ?(param|value|(request )?argument|field)"
+    FORM_WORDS.pattern
+    + r"|(unsupported|unrecognized|unknown|unexpected|invalid) ?(param|value|(request )?argument|field)"
     r"|extra inputs|not permitted|(not|n't) support",
     re.IGNORECASE,
 )
@@ -81,6 +85,22 @@ class Completion(NamedTuple):
     """The model that the answer names."""
     fingerprint: str | None = None
     """The ``system_fingerprint`` of the answer."""
+
+
+@dataclass(frozen=True, slots=True)
+class BatchCompletion:
+    """What one answer to several inputs says: the text of each input's answer, in order, and the tokens of all."""
+
+    texts: tuple[str | None, ...]
+    tokens_in: int | None
+    tokens_cached: int | None = None
+    model: str | None = None
+    """The model that the answer names."""
+
+    @property
+    def tokens_out(self) -> int | None:
+        """Nothing is written: 0, or None where the endpoint gives no usage."""
+        return None if self.tokens_in is None else 0
 
 
 def load_json(raw: bytes) -> object:
@@ -219,9 +239,9 @@ def classify_status(
     return Fault.UNCLEAR
 
 
-def is_about_form(message: str, param: str) -> bool:
+def is_about_form(message: str, param: str, words: re.Pattern[str] = FORM_WORDS) -> bool:
     """Whether a refusal is about the form in which the output is asked for."""
-    return param.split(".")[0] == "response_format" or bool(_FORM.search(message))
+    return param.split(".")[0] == "response_format" or bool(words.search(message))
 
 
 def _never_fits(message: str) -> bool:

@@ -23,10 +23,10 @@ class EndpointUrl:
     models: str
 
     @classmethod
-    def of(cls, written: str, page: str = "") -> EndpointUrl:
+    def of(cls, written: str, page: str, models: str) -> EndpointUrl:
         """Return the pages of a URL as the user writes it; ``page`` is that of requests."""
         url = urlsplit(written)
-        return cls(shown_url(written), written, target_of(url, page), target_of(url, "/models"))
+        return cls(shown_url(written), written, target_of(url, page), target_of(url, models))
 
 
 def shown_url(written: str) -> str:

@@ -7,8 +7,9 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
-from sqlenrich.llm.endpoint.request_body import RequestBody
 from sqlenrich.llm.endpoint.request_config import RequestConfig
+from sqlenrich.llm.endpoint.wire.forms import WIRE_FORMS
+from sqlenrich.llm.endpoint.wire.request_body import RequestBody
 from sqlenrich.plan.checking import compile_checking
 from sqlenrich.plan.pending_step import FEEDBACK, NO_FEEDBACK
 from sqlenrich.plan.source_columns import BAD_VALUE
@@ -191,6 +192,8 @@ def why_not(stored: StoredOutput, line: RunLine | None, call: int | None, *, kno
         return f"a function of {line.request.engine} made the request"
     if line.request.contract.embedding is not None:
         return "a request for vectors has the texts of several rows, and which ones is not stored"
+    if WIRE_FORMS[line.request.api].chat is None:
+        return "a request of tensors has the texts of several rows, and which ones is not stored"
     if line.request.withheld:
         return f"{', '.join(line.request.withheld)} of the body may be a secret and is not kept"
     return ""
@@ -206,4 +209,6 @@ def _writer(request: SharedRequest, call: int, form: int, adaptations: Sequence[
         hint=chosen.hint,
         turns=request.turns,
     )
-    return RequestBody(config, request.extra_body, adaptations)
+    api = WIRE_FORMS[request.api].chat
+    assert api is not None
+    return RequestBody(config, request.extra_body, adaptations, api)

@@ -32,6 +32,8 @@ class Dialect:
     """Whether a list of types may have only one type and null."""
     typed: bool = False
     """Whether every schema needs a type or an ``anyOf``, every object named properties, every array ``items``."""
+    closed: bool = False
+    """Whether every object must be closed. One without named properties, or whose others have a schema, is refused."""
     length_alone: bool = False
     """Whether a text with a length may have no pattern and no format."""
     property_name: re.Pattern[str] | None = None
@@ -108,6 +110,21 @@ propertyOrdering, required; any other is ignored. Its errors: "properties: shoul
 "only 'enum' and 'date-time' are supported for STRING type" (of ``format``; google/adk-python keeps to it). The REST
 reference has an enum's values as texts. ``output_schema`` of AI.GENERATE is not used: it has types alone, no enum and
 no ranges.
+"""
+
+
+ANTHROPIC = Dialect(
+    "anthropic",
+    SHAPE | {"anyOf", "format"},
+    formats=frozenset(_CLOCKS | _NAMES | {"uri"}),
+    closed=True,
+)
+"""Anthropic's structured outputs, ``output_config.format`` of its messages.
+
+https://platform.claude.com/docs/en/build-with-claude/structured-outputs (read 2026-11-27): basic types, enum of texts,
+numbers, booleans and null, anyOf, required, ``additionalProperties: false`` of every object, these formats, minItems of
+0 and 1; errors: ranges, lengths, further counts, recursion. Patterns are taken in part and are left out. The SDK's
+``transform_schema`` (anthropic 2.14.0) keeps the same.
 """
 
 

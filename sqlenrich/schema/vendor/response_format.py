@@ -8,7 +8,7 @@ from urllib.parse import urlsplit
 
 from sqlenrich.core.engine import OutputSpec, ResponseFormat
 from sqlenrich.schema.json_schema import json_schema
-from sqlenrich.schema.vendor.dialects import DATABRICKS, GEMINI, OPENAI, XGRAMMAR, Dialect
+from sqlenrich.schema.vendor.dialects import ANTHROPIC, DATABRICKS, GEMINI, OPENAI, XGRAMMAR, Dialect
 from sqlenrich.schema.vendor.openai_strict import strict_part
 from sqlenrich.schema.vendor.subset import vendor_part
 
@@ -29,9 +29,16 @@ def json_schema_format(output: OutputSpec, dialect: Dialect = XGRAMMAR) -> Respo
     return ResponseFormat({"type": "json_schema", "json_schema": form}, left_out)
 
 
-NAMED: Mapping[str, Dialect] = {"openai": OPENAI, "vllm": XGRAMMAR, "databricks": DATABRICKS, "gemini": GEMINI}
-"""The dialects of OpenAI-compatible servers by the names that settings use."""
+NAMED: Mapping[str, Dialect] = {
+    "openai": OPENAI,
+    "vllm": XGRAMMAR,
+    "databricks": DATABRICKS,
+    "gemini": GEMINI,
+    "anthropic": ANTHROPIC,
+}
+"""The dialects of servers by the names that settings use."""
 _HOSTS: tuple[tuple[tuple[str, ...], Dialect], ...] = (
+    (("api.anthropic.com",), ANTHROPIC),
     ((".openai.com", ".openai.azure.com"), OPENAI),
     ((".cloud.databricks.com", ".azuredatabricks.net", ".gcp.databricks.com"), DATABRICKS),
     (("generativelanguage.googleapis.com", "aiplatform.googleapis.com"), GEMINI),

@@ -229,6 +229,13 @@ class _Subset:
         self.leave_out(path, *(f"required.{name}" for name in required if name not in names))
         if names_left:
             part["required"] = names_left
+        if self.dialect.closed:
+            others = not closed and rest is not True and rest != {}
+            if by_pattern or others or not names:
+                what = "an object with other names than those of its properties"
+                self.refused.append(f"{path or 'the output'}: {what}")
+            part["additionalProperties"] = False
+            return
         if rest is True or rest == {}:
             return
         if self.takes("additionalProperties") and not by_pattern and closed:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from datetime import UTC, datetime
 from typing import Any
 
@@ -11,18 +10,15 @@ import pytest
 
 from sqlenrich.core.embedding import Embedding
 from sqlenrich.core.endpoint import Endpoint
-from sqlenrich.core.errors import ConfigError
 from sqlenrich.core.turn import ROW_SYSTEM, SEPARATOR, Turn
 from sqlenrich.llm.batch.answers import answer_of
-from sqlenrich.llm.batch.messages_body import DEFAULT_MAX_TOKENS, MessagesBody
 from sqlenrich.llm.batch.vendors import batch_body
 from sqlenrich.llm.client import Client
 from sqlenrich.llm.endpoint.adaptations import RequestChange
-from sqlenrich.llm.endpoint.embedding_model import EmbeddingModel
+from sqlenrich.llm.endpoint.batched_model import BatchedModel
 from sqlenrich.llm.endpoint.request_config import OutputForm, RequestConfig
-from sqlenrich.llm.endpoint.response import Completion
 from sqlenrich.llm.messages import Request
-from tests.llm.batch.vendors import FORM, IDS, SCHEMA, collect, vendor
+from tests.llm.batch.vendors import FORM, IDS, collect, vendor
 from tests.support.batch_vendors import FakeVendors
 from tests.support.endpoint import ScriptedEndpoint
 from tests.support.models import endpoint_model
@@ -74,7 +70,7 @@ def test_vectors_are_batches_too() -> None:
     config = RequestConfig("mock", embedding=Embedding("vector", 4))
     requests = [Request(one, 1, f"row {one}") for one in IDS]
     with ScriptedEndpoint() as endpoint:
-        model = EmbeddingModel(Endpoint(endpoint.url, concurrency=1, embed_batch=1), config)
+        model = BatchedModel(Endpoint(endpoint.url, concurrency=1, embed_batch=1), config)
         with Client(model, concurrency=1) as client:
             live = {one.request_hash: one for batch in client.stream(iter(requests)) for one in batch}
         sent = {seen.body for seen in endpoint.asked}
@@ -102,97 +98,3 @@ def test_what_an_endpoint_refused_live_is_not_sent_in_a_batch() -> None:
         "model": "mock", "max_completion_tokens": 9, "response_format": {"type": "json_object"},
         "messages": [{"role": "user", "content": "row\n\nAnswer with JSON: {}"}],
     }  # fmt: skip
-
-
-USER = {"role": "user", "content": "row"}
-
-
-@pytest.mark.parametrize(
-    ("config", "extra", "text", "expected"),
-    [
-        pytest.param(RequestConfig("c"), {}, "row", {"max_tokens": DEFAULT_MAX_TOKENS, "messages": [USER]}, id="plain"),
-        pytest.param(
-            RequestConfig("c", {"max_completion_tokens": 5, "stop": "x", "temperature": 0.5}), {"top_k": 3}, "row",
-            {"max_tokens": 5, "stop_sequences": ["x"], "temperature": 0.5, "top_k": 3, "messages": [USER]}, id="params",
-        ),
-        pytest.param(
-            CONFIGS["turns"], {}, "row",
-            {"max_tokens": DEFAULT_MAX_TOKENS, "system": "Be short.",
-             "messages": [{"role": "user", "content": "a"}, {"role": "assistant", "content": "b"}, USER]}, id="turns",
-        ),
-        pytest.param(
-            replace(CONFIGS["turns"], turns=(ROW_SYSTEM, *CONFIGS["turns"].turns[:1])), {}, f"own{SEPARATOR}row",
-            {"max_tokens": DEFAULT_MAX_TOKENS, "system": "own\n\nBe short.", "messages": [USER]}, id="a row's system",
-        ),
-        pytest.param(
-            RequestConfig("c", {"max_tokens": 5}, hint="Answer with JSON."), {}, "a\ud800",
-            {"max_tokens": 5,
-             "messages": [{"role": "user", "content": "a\ufffd\\ud800\ufffd\n\nAnswer with JSON."}]}, id="hint",
-        ),
-        pytest.param(
-            RequestConfig("c", {"max_tokens": 5}, FORM), {}, "row",
-            {"max_tokens": 5, "output_config": {"format": {"type": "json_schema", "schema": SCHEMA}},
-             "messages": [USER]}, id="schema",
-        ),
-        pytest.param(
-            RequestConfig("c", {"max_tokens": 5}, {"type": "json_object"}), {}, "row",
-            {"max_tokens": 5, "messages": [USER]}, id="json_object",
-        ),
-    ],
-)  # fmt: skip
-def test_the_body_of_a_message(
-    config: RequestConfig, extra: dict[str, Any], text: str, expected: dict[str, Any]
-) -> None:
-    body = orjson.loads(MessagesBody(config, extra).of((text,)))
-    assert body.pop("model") == config.model
-    if "output_config" in body:  # the SDK moves the type of an enum's values into the enum
-        del body["output_config"]["format"]["schema"]["properties"], expected["output_config"]["format"]["schema"]
-        schema = body["output_config"]["format"].pop("schema")
-        assert (schema["required"], schema["additionalProperties"]) == (["intent", "urgency"], False)
-    assert body == expected
-
-
-@pytest.mark.parametrize(
-    ("config", "text"),
-    [
-        (RequestConfig("c", {"seed": 1}), "Anthropic's messages have no seed: remove it from the params"),
-        (RequestConfig("c", embedding=Embedding("vector", 4)), "Anthropic has no vectors"),
-        (
-            RequestConfig("c", response_format={"type": "json_schema", "json_schema": {"schema": {"not": {}}}}),
-            "Anthropic takes no such output schema",
-        ),
-    ],
-)
-def test_what_messages_do_not_have(config: RequestConfig, text: str) -> None:
-    with pytest.raises(ConfigError, match=text):
-        MessagesBody(config, {})
-
-
-def message(stop: str, *content: dict[str, Any], **usage: int) -> bytes:
-    return orjson.dumps({"model": "claude", "content": content, "stop_reason": stop, "usage": usage})
-
-
-TEXT = {"type": "text", "text": "{}"}
-
-
-@pytest.mark.parametrize(
-    ("raw", "expected"),
-    [
-        (message("end_turn", TEXT, input_tokens=5, output_tokens=2), Completion("{}", "stop", 5, None, 2, "claude")),
-        (message("max_tokens", TEXT), Completion("{}", "length", None, None, None, "claude")),
-        (message("refusal", input_tokens=5), Completion(None, "refusal", 5, None, None, "claude")),
-        (message("stop_sequence", TEXT, TEXT), Completion("{}{}", "stop", None, None, None, "claude")),
-        (message("pause_turn", {"type": "thinking", "thinking": "x"}, TEXT),
-         Completion("{}", "pause_turn", None, None, None, "claude")),
-        (message("end_turn", TEXT, input_tokens=1, cache_read_input_tokens=20, cache_creation_input_tokens=300),
-         Completion("{}", "stop", 321, 20, None, "claude")),
-    ],
-)  # fmt: skip
-def test_reading_a_message(raw: bytes, expected: Completion) -> None:
-    assert MessagesBody.read(raw) == expected
-
-
-@pytest.mark.parametrize("raw", [b"", b"<html>", b"{}", b'{"content": "x"}', b"[]"])
-def test_what_is_no_message(raw: bytes) -> None:
-    with pytest.raises(ValueError, match="the answer"):
-        MessagesBody.read(raw)

@@ -1,4 +1,4 @@
-"""The model of vectors behind an OpenAI-compatible endpoint: many texts go with one request."""
+"""The model behind an endpoint that takes several texts with one request: of vectors, or of tensors."""
 
 from __future__ import annotations
 
@@ -7,22 +7,20 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from sqlenrich.core.embedding import Embedding
 from sqlenrich.core.endpoint import Endpoint
 from sqlenrich.core.errors import RunError
-from sqlenrich.llm.endpoint.embedding_body import EmbeddingBody, Vectors, divided
 from sqlenrich.llm.endpoint.failure import Failure
-from sqlenrich.llm.endpoint.http import MOST_BODY_BYTES
 from sqlenrich.llm.endpoint.model import EndpointModel
 from sqlenrich.llm.endpoint.reply import Reply
 from sqlenrich.llm.endpoint.request_config import RequestConfig
-from sqlenrich.llm.endpoint.response import Completion, Fault, load_object
+from sqlenrich.llm.endpoint.response import BatchCompletion, Completion, Fault, load_object
+from sqlenrich.llm.endpoint.wire.embeddings import EmbeddingBody, divided
+from sqlenrich.llm.endpoint.wire.forms import new_body
+from sqlenrich.llm.endpoint.wire.kserve import KServeBody
 from sqlenrich.llm.health import Stopped
 from sqlenrich.llm.messages import Answer, Request
 from sqlenrich.llm.model import Traits
 
-BYTES_PER_NUMBER = 25
-"""The longest text of a double, and a comma."""
 FILL_S = 0.01
 """A request waits this long for further texts."""
 SPLIT_TRIES = 2
@@ -49,8 +47,8 @@ class _Batch:
                 waiting.set_exception(error)
 
 
-class EmbeddingModel(EndpointModel):
-    """A Model that posts up to ``batch`` prompts per request to ``url``/embeddings.
+class BatchedModel(EndpointModel):
+    """A Model that posts up to ``batch`` prompts per request.
 
     Requests of the stream that wait at the same time go together: the first of them waits for others for
     :data:`FILL_S`. Tries, limits and failures are those of a request with all its texts. A request that is refused is
@@ -59,21 +57,15 @@ class EmbeddingModel(EndpointModel):
     """
 
     def __init__(self, endpoint: Endpoint, config: RequestConfig, **parts: Any) -> None:
-        assert config.embedding is not None
-        self.embedding: Embedding = config.embedding
         super().__init__(endpoint, config, **parts)
-        answer_bytes = BYTES_PER_NUMBER * self.embedding.dimensions
-        self.batch = max(1, min(endpoint.embed_batch, MOST_BODY_BYTES // answer_bytes))
+        assert isinstance(self._body, EmbeddingBody | KServeBody)
+        self.batch = self._body.batch
         self._filling: _Batch | None = None
 
     @property
     def traits(self) -> Traits:
         """What the client uses of it."""
         return replace(super().traits, batch=self.batch)
-
-    def new_body(self) -> EmbeddingBody:
-        """Return the writer of bodies."""
-        return EmbeddingBody(self.config, self.embedding, self.endpoint.extra_body)
 
     async def open(self) -> None:
         """Make the pool of connections; nothing is sent yet."""
@@ -83,9 +75,11 @@ class EmbeddingModel(EndpointModel):
     async def probe(self, requests: Sequence[Request], answers: list[Answer]) -> None:
         """Ask as for other models. Raises RunError also where the vectors have another length than the file says."""
         await super().probe(requests, answers)
-        wanted = self.embedding.dimensions
+        if (embedding := self.config.embedding) is None:
+            return
+        wanted = embedding.dimensions
         for answer in answers:
-            vector = None if answer.response is None else load_object(answer.response.encode())[self.embedding.field]
+            vector = None if answer.response is None else load_object(answer.response.encode())[embedding.field]
             if isinstance(vector, list) and len(vector) != wanted:
                 found = len(vector)
                 raise RunError(
@@ -158,7 +152,7 @@ class EmbeddingModel(EndpointModel):
     def _answers(self, requests: Sequence[Request], reply: Reply) -> list[Answer]:
         result = reply.result
         parts: list[Completion | Failure]
-        if isinstance(result, Vectors):
+        if isinstance(result, BatchCompletion):
             sizes = [len(request.prompt.encode("utf-8", "surrogatepass")) for request in requests]
             counts = [None] * len(sizes) if result.tokens_in is None else divided(result.tokens_in, sizes)
             parts = [
@@ -174,5 +168,6 @@ class EmbeddingModel(EndpointModel):
 
 
 def endpoint_model(endpoint: Endpoint, config: RequestConfig, **parts: Any) -> EndpointModel:
-    """Return the model that asks an endpoint for what the configuration says: answers or vectors."""
-    return (EndpointModel if config.embedding is None else EmbeddingModel)(endpoint, config, **parts)
+    """Return the model that asks an endpoint for what the configuration says: a text, or several, with a request."""
+    several = isinstance(new_body(endpoint, config), EmbeddingBody | KServeBody)
+    return (BatchedModel if several else EndpointModel)(endpoint, config, **parts)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from datetime import UTC, datetime
 from itertools import pairwise
 
@@ -13,38 +12,29 @@ import orjson
 from sqlenrich.core.embedding import Embedding
 from sqlenrich.core.errors import ConfigError
 from sqlenrich.llm.endpoint.adaptations import NEXT_FORM, RequestChange, refused_field
+from sqlenrich.llm.endpoint.http import MOST_BODY_BYTES
 from sqlenrich.llm.endpoint.request_config import RequestConfig
-from sqlenrich.llm.endpoint.response import count_of, load_object, name_of, read_error, storable
+from sqlenrich.llm.endpoint.response import BatchCompletion, count_of, load_object, name_of, read_error, storable
 
 PAGE = "/embeddings"
+BYTES_PER_NUMBER = 25
+"""The longest text of a double, and a comma."""
 _DIMENSIONS = re.compile(r"dimension|matryoshka", re.IGNORECASE)
-
-
-@dataclass(frozen=True, slots=True)
-class Vectors:
-    """What one answer says: the text of each input's answer, in the inputs' order, and the tokens of all inputs."""
-
-    texts: tuple[str | None, ...]
-    tokens_in: int | None
-    tokens_cached: int | None = None
-    model: str | None = None
-    """The model that the answer names."""
-
-    @property
-    def tokens_out(self) -> int | None:
-        """Nothing is written: 0, or None where the endpoint gives no usage."""
-        return None if self.tokens_in is None else 0
 
 
 class EmbeddingBody:
     """Writes the body of each request: the constant fields, then the inputs.
 
-    ``dimensions`` is sent until an endpoint refuses it, which is the only one of its ``changes``.
+    ``dimensions`` is sent until an endpoint refuses it, which is the only one of its ``changes``. ``batch``: the texts
+    of one request at most, by the setting and by what an answer may hold.
     """
 
     page = PAGE
 
-    def __init__(self, config: RequestConfig, embedding: Embedding, extra_body: Mapping[str, object]) -> None:
+    def __init__(
+        self, config: RequestConfig, embedding: Embedding, extra_body: Mapping[str, object], batch: int = 1
+    ) -> None:
+        self.batch = max(1, min(batch, MOST_BODY_BYTES // (BYTES_PER_NUMBER * embedding.dimensions)))
         self.changes: list[RequestChange] = []
         self._embedding = embedding
         self._params = config.params.keys() - extra_body.keys()
@@ -86,7 +76,7 @@ class EmbeddingBody:
         """Say what was refused, and what is done instead."""
         return f"refuses dimensions ({refusal}): it is asked without"
 
-    def read(self, raw: bytes) -> Vectors:
+    def read(self, raw: bytes) -> BatchCompletion:
         """Return what the body of an HTTP 200 says. Raises ValueError, with a short text, for no vectors."""
         body = load_object(raw)
         data = body.get("data")
@@ -103,7 +93,7 @@ class EmbeddingBody:
         counts = usage if isinstance(usage, dict) else {}
         tokens = count_of(counts.get("prompt_tokens"))
         tokens = count_of(counts.get("total_tokens")) if tokens is None else tokens
-        return Vectors(tuple(texts), tokens, model=name_of(body.get("model")))
+        return BatchCompletion(tuple(texts), tokens, model=name_of(body.get("model")))
 
 
 def divided(tokens: int, sizes: Sequence[int]) -> list[int]:

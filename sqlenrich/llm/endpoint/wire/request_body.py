@@ -1,4 +1,4 @@
-"""The bodies of an endpoint's requests, in the form that the endpoint takes."""
+"""The bodies of requests that are conversations, in the form that the endpoint takes."""
 
 from __future__ import annotations
 
@@ -6,35 +6,35 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
 
-import orjson
-
 from sqlenrich.core.turn import split_system
-from sqlenrich.llm.endpoint.adaptations import ADAPTATIONS, NEXT_FORM, RequestChange, adaptation_for, refused_field
-from sqlenrich.llm.endpoint.request_config import RequestConfig, body_parts
-from sqlenrich.llm.endpoint.response import is_about_form, read_completion, storable
-
-PAGE = "/chat/completions"
-
-
-def _json(text: str) -> bytes:
-    try:
-        return orjson.dumps(text)
-    except TypeError:
-        return orjson.dumps(storable(text))
+from sqlenrich.llm.endpoint.adaptations import NEXT_FORM, RequestChange, adaptation_for, refused_field
+from sqlenrich.llm.endpoint.request_config import RequestConfig
+from sqlenrich.llm.endpoint.response import is_about_form
+from sqlenrich.llm.endpoint.wire.chat_completions import CHAT_COMPLETIONS
+from sqlenrich.llm.endpoint.wire.chat_form import BodyParts, ChatForm, body_parts, json_text, row_system
 
 
 class RequestBody:
     """Writes the body of each request. ``changes``: what it writes otherwise since the endpoint refused something."""
 
-    page = PAGE
-
     def __init__(
-        self, config: RequestConfig, extra_body: Mapping[str, object], adaptations: Sequence[str] = ()
+        self,
+        config: RequestConfig,
+        extra_body: Mapping[str, object],
+        adaptations: Sequence[str] = (),
+        form: ChatForm = CHAT_COMPLETIONS,
     ) -> None:
+        self.form, self.page, self.read = form, form.page, form.read
         self._config, self._extra_body, self._adaptations = config, extra_body, list(adaptations)
-        self._parts = body_parts(config, extra_body, adaptations)
-        self._forms_left = list(config.fallbacks)
+        self._parts = self._new_parts()
+        self._forms_left = [one for one in config.fallbacks if form.json_object or one.response_format is None]
         self.changes: list[RequestChange] = []
+
+    def _new_parts(self) -> BodyParts:
+        fields = self.form.fields(self._config, self._extra_body)
+        for name in self._adaptations:
+            fields = self.form.adaptations[name].applied(fields)
+        return body_parts(self._config, fields, self.form)
 
     @property
     def fields(self) -> frozenset[str]:
@@ -44,12 +44,11 @@ class RequestBody:
     def of(self, prompts: Sequence[str]) -> bytes:
         """Return the exact bytes of the request for one prompt."""
         (text,) = prompts
-        head, before, after, _ = self._parts
+        head, before, after, _, constant = self._parts
         if head:
             system, text = split_system(self._config.turns, text)
-            if system:
-                head += b'{"role":"system","content":' + _json(system) + b"},"
-        return head + before + _json(text)[:-1] + after
+            head += row_system(self.form, system, constant)
+        return head + before + json_text(text)[:-1] + after
 
     def change(self, name: str, known: int) -> bool:
         """Change what is written, after a request of ``known`` changes was refused; False where that can't be.
@@ -66,16 +65,16 @@ class RequestBody:
             self._form = form
         else:
             return False
-        self._parts = body_parts(self._config, self._extra_body, self._adaptations)
+        self._parts = self._new_parts()
         self.changes.append(RequestChange(datetime.now(UTC), name))
         return True
 
     def change_for(self, message: str, param: str) -> str:
         """Return the change that a refusal calls for, "" for none."""
-        adaptation = adaptation_for(message, self.fields)
+        adaptation = adaptation_for(message, self.fields, self.form.adaptations)
         if adaptation and adaptation not in self._adaptations:
             return adaptation
-        return NEXT_FORM if is_about_form(message, param) else ""
+        return NEXT_FORM if is_about_form(message, param, self.form.refuses_form) else ""
 
     def refused_field(self, message: str, param: str) -> str:
         """Return the parameter of the prompt file that a refusal names, "" for none."""
@@ -84,11 +83,9 @@ class RequestBody:
     def change_text(self, refusal: str) -> str:
         """Say what was refused last, and what is done instead."""
         if (name := self.changes[-1].name) != NEXT_FORM:
-            return ADAPTATIONS[name].text.format(refusal=refusal)
+            return self.form.adaptations[name].text.format(refusal=refusal)
         asked = "without a response format" if self._form.name == "none" else f"with {self._form.name}"
         return (
             f"refuses the response format ({refusal}): it is asked {asked}, and the schema follows the prompt; "
             f'structured_output = "{self._form.name}" in its settings begins there'
         )
-
-    read = staticmethod(read_completion)
