@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from urllib.parse import urlsplit
 
 from sqlenrich.core.endpoint import Endpoint
+from sqlenrich.core.engine import OutputSpec, ResponseFormat
 from sqlenrich.llm.endpoint.request_config import OutputForm
 from sqlenrich.llm.endpoint.wire.apis import ANTHROPIC_HOST, api_of
 from sqlenrich.plan.model import output_of
@@ -30,11 +31,7 @@ def output_forms(enrichment: Enrichment, resolved: ResolvedModel, endpoint: Endp
     """
     if enrichment.embedding is not None:
         return (OutputForm("none", None, None),)
-    api = "openai" if endpoint is None else api_of(endpoint)
-    url, named = ("", None) if endpoint is None else (endpoint.url, endpoint.dialect)
-    if api == "anthropic":
-        named = named or api
-    schema = json_schema_format(output_of(enrichment, resolved), dialect_of(url, named)).form
+    schema = schema_format(output_of(enrichment, resolved), endpoint).form
     hint = None if enrichment.hint == "never" else hint_text(enrichment.schema)
     forms = {
         "json_schema": OutputForm("json_schema", schema, None),
@@ -49,9 +46,21 @@ def output_forms(enrichment: Enrichment, resolved: ResolvedModel, endpoint: Endp
     )
 
 
-def sends_schema(enrichment: Enrichment, endpoint: Endpoint | None) -> bool:
-    """Whether the endpoint is told the schema, as far as that is known before it is asked."""
-    return enrichment.hint != "always" and "json_schema" in _names(endpoint)
+def schema_format(output: OutputSpec, endpoint: Endpoint | None) -> ResponseFormat:
+    """Return the response format of an output, with the part of its schema that an endpoint takes."""
+    if endpoint is None:
+        return json_schema_format(output)
+    named = "anthropic" if endpoint.dialect is None and api_of(endpoint) == "anthropic" else endpoint.dialect
+    return json_schema_format(output, dialect_of(endpoint.url, named))
+
+
+def why_no_schema(endpoint: Endpoint) -> str:
+    """Return why an endpoint is not told the schema, "" where it is, as far as that is known before it is asked."""
+    if "json_schema" in _names(endpoint):
+        return ""
+    if ignores_schema(endpoint):
+        return f"Anthropic {IGNORES_SCHEMA}"
+    return "api: kserve" if api_of(endpoint) == "kserve" else f"structured_output: {endpoint.structured_output}"
 
 
 def ignores_schema(endpoint: Endpoint) -> bool:

@@ -7,14 +7,13 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from sqlenrich.ask.output_forms import IGNORES_SCHEMA, ignores_schema, sends_schema
+from sqlenrich.ask.output_forms import schema_format, why_no_schema
 from sqlenrich.core.embedding import DEFAULT_ALIASES
 from sqlenrich.core.engine import Engine, ResponseFormat
 from sqlenrich.core.errors import ConfigError, PromptError, SpecError, SqlenrichError
 from sqlenrich.core.tokens import BYTES_PER_TOKEN, estimate_tokens
 from sqlenrich.core.turn import ROW_SYSTEM, text_before
 from sqlenrich.engines import engine_names, get_engine
-from sqlenrich.llm.endpoint.wire.apis import api_of
 from sqlenrich.plan.compile import compile_plan
 from sqlenrich.plan.model import engine_of, output_of
 from sqlenrich.plan.request import ResolvedModel
@@ -22,7 +21,7 @@ from sqlenrich.prompt import Prompt, PromptWithSystem
 from sqlenrich.prompt.layout import layout
 from sqlenrich.renderer.script import model_for
 from sqlenrich.schema.json_schema import hint_text
-from sqlenrich.schema.vendor.response_format import dialect_of, json_schema_format
+from sqlenrich.schema.vendor.response_format import json_schema_format
 from sqlenrich.spec.enrichment import Enrichment
 from sqlenrich.spec.loader import load
 from sqlenrich.spec.settings import Config, find_config
@@ -130,13 +129,9 @@ def _response_format(enrichment: Enrichment, engine: Engine, config: Config, res
         endpoint = config.endpoint(None)
     except ConfigError:  # an option of the run may name one
         return json_schema_format(output)
-    if not sends_schema(enrichment, endpoint):
-        if ignores_schema(endpoint):
-            return ResponseFormat(None, (f"Anthropic {IGNORES_SCHEMA}",))
-        by_api = api_of(endpoint) == "kserve"
-        return ResponseFormat(None, ("api: kserve" if by_api else f"structured_output: {endpoint.structured_output}",))
-    named = endpoint.dialect or ("anthropic" if api_of(endpoint) == "anthropic" else None)
-    return json_schema_format(output, dialect_of(endpoint.url, named))
+    if why := why_no_schema(endpoint):
+        return ResponseFormat(None, (why,))
+    return schema_format(output, endpoint)
 
 
 def _response_format_line(enrichment: Enrichment, sent: ResponseFormat) -> str:

@@ -23,6 +23,10 @@ FOLDER_SCHEME = "file"
 """The scheme of a URL that names a folder for batches: nobody answers there at once."""
 
 
+KSERVE_INPUTS = "kserve_inputs"
+"""The parameter under which the constant inputs of a KServe model are part of a request's hash."""
+
+
 @dataclass(frozen=True)
 class KServe:
     """Which tensors of a model take the texts and give the answers."""
@@ -116,7 +120,7 @@ class Endpoint:
     def always_sent(self) -> dict[str, Any]:
         """What each request has beside its parameters, which decides answers too."""
         inputs = self.kserve.get("inputs")
-        return {**self.extra_body, **({"kserve_inputs": dict(inputs)} if inputs else {})}
+        return {**self.extra_body, **({KSERVE_INPUTS: dict(inputs)} if inputs else {})}
 
     @property
     def limits(self) -> Limits:

@@ -10,13 +10,11 @@ import orjson
 
 from sqlenrich.gateway.events import chat_events, completion_events, response_events
 from sqlenrich.llm.endpoint.event_stream import is_stream, whole_body
-from sqlenrich.llm.endpoint.response import Completion, count_of, load_json, name_of, one_line, read_error
+from sqlenrich.llm.endpoint.response import Completion, count_of, load_json, name_of, object_in, one_line, read_error
+from sqlenrich.llm.endpoint.wire.responses import ENDED
 
 TOKENS_IN, TOKENS_OUT = ("prompt_tokens", "input_tokens"), ("completion_tokens", "output_tokens")
 DETAILS = ("prompt_tokens_details", "input_tokens_details")
-ENDED = ("completed", "incomplete")
-"""The states of a response that will not change any more."""
-
 Events = Callable[[Mapping[str, Any], bool], Iterator[bytes]]
 """Gives the events of a stored answer; with the usage where that is wanted."""
 
@@ -41,8 +39,7 @@ class Page:
         status = body.get("status")
         if isinstance(status, str) and status not in ENDED:
             raise ValueError(f"the response is {one_line(status)}: {read_error(raw)[0]}")
-        usage = body.get("usage")
-        counts = usage if isinstance(usage, dict) else {}
+        counts = object_in(body, "usage")
         details = _first(counts, DETAILS)
         tokens_out = count_of(_first(counts, TOKENS_OUT))
         tokens_in = count_of(_first(counts, TOKENS_IN))

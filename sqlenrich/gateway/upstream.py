@@ -153,7 +153,8 @@ def large_pool(route: Route, headers: Mapping[str, str], timeout_s: float) -> Tr
 
 
 def passing_models(endpoint: Endpoint, on_sent: Callable[[str], None]) -> dict[str, PassingModel]:
-    """Return the model of each page. They share one rate limiter."""
+    """Return the model of each page. They share one rate limiter. Callers write OpenAI's bodies, for any endpoint."""
+    endpoint = replace(endpoint, api="openai")
     models: dict[str, PassingModel] = {}
     limiter: RateLimiter | None = None
     for path, page in PAGES.items():

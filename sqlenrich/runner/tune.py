@@ -114,11 +114,11 @@ def tune(
 def _try(settings: Endpoint, model: str, width: int, seconds: float, policy: TunePolicy) -> Width:
     """Ask for some seconds with so many requests in flight."""
     from sqlenrich.llm.client import Client
-    from sqlenrich.llm.endpoint.model import EndpointModel
+    from sqlenrich.llm.endpoint.batched_model import endpoint_model
     from sqlenrich.llm.endpoint.request_config import RequestConfig
 
     config = RequestConfig(model, params={"max_tokens": policy.max_tokens}, max_tries=1, max_refusals=1)
-    asked = EndpointModel(replace(settings, concurrency=width), config)
+    asked = endpoint_model(replace(settings, concurrency=width), config)
     latencies: list[int] = []
     failed = 0
     last = ""

@@ -24,15 +24,20 @@ from sqlenrich.core.embedding import Embedding
 from sqlenrich.core.endpoint import Endpoint
 from sqlenrich.core.errors import ConfigError
 from sqlenrich.core.turn import ROW_SYSTEM, SEPARATOR, Turn
+from sqlenrich.gateway.upstream import passing_models
 from sqlenrich.llm.endpoint.connections import Connections
 from sqlenrich.llm.endpoint.credentials import Credentials
 from sqlenrich.llm.endpoint.request_config import OutputForm, RequestConfig
 from sqlenrich.llm.endpoint.response import BatchCompletion, Completion
 from sqlenrich.llm.endpoint.wire.apis import form_name
-from sqlenrich.llm.endpoint.wire.forms import models_page, named_page, new_body
+from sqlenrich.llm.endpoint.wire.forms import key_headers, models_page, named_page, new_body
 from sqlenrich.llm.endpoint.wire.kserve import KServeBody
 from sqlenrich.llm.endpoint.wire.messages import DEFAULT_MAX_TOKENS, read_message
 from sqlenrich.llm.endpoint.wire.responses import read_response
+from sqlenrich.quality.audit.rebuilt_requests import make_sent, make_views, rebuilt_requests
+from sqlenrich.runner.tune import TunePolicy
+from sqlenrich.spec.settings import read_config
+from sqlenrich.store.duckdb.tables import stored_output
 from tests.support.networks import serving
 
 SCHEMA = {
@@ -341,6 +346,7 @@ class Server:
     refuse: Callable[[Message, dict[str, Any]], Reply | None] = lambda *_: None
     asked: list[str] = field(default_factory=list)
     bodies: list[dict[str, Any]] = field(default_factory=list)
+    raw: list[bytes] = field(default_factory=list)
 
     def __call__(self, headers: Message, sent: bytes) -> Reply:
         if not sent:
@@ -349,6 +355,7 @@ class Server:
         if (refused := self.refuse(headers, body)) is not None:
             return refused
         self.bodies.append(body)
+        self.raw.append(sent)
         texts = (
             body["inputs"][0]["data"]
             if self.form == "kserve"
@@ -392,6 +399,39 @@ def test_a_run_through_each_form(form: str, tmp_path: Path) -> None:
         assert db.sql("SELECT count(*) FROM rows WHERE x = 'Row ' || id").fetchall() == [(ROWS,)]
         tokens = db.sql("SELECT DISTINCT tokens_in FROM rows_responses").fetchall()
     assert tokens == {"responses": [(9,)], "anthropic": [(5,)], "kserve": [(None,)]}[form]
+
+
+@pytest.mark.parametrize("form", ["responses", "anthropic"])
+def test_the_audit_rebuilds_each_body(form: str, tmp_path: Path) -> None:
+    server = Server(form)
+    with server.serve() as url:
+        run(tmp_path, url, form)
+    with stored_output(se.load(tmp_path / "rows.prompt"), tmp_path / "o.duckdb") as stored:
+        make_views(stored)
+        make_sent(stored)
+        found = [one.body for one in rebuilt_requests(stored)]
+    assert sorted(body or b"" for body in found) == sorted(server.raw)
+
+
+def test_what_one_api_answered_is_not_asked_through_another(tmp_path: Path) -> None:
+    with Server("responses").serve() as url:
+        assert run(tmp_path, url, "responses").calls == ROWS
+    with Server("anthropic").serve() as url:
+        assert run(tmp_path, url, "anthropic").calls == 0
+
+
+def test_a_model_of_tensors_is_tuned(tmp_path: Path) -> None:
+    path = tmp_path / "sqlenrich.toml"
+    with Server("kserve").serve() as url:
+        path.write_text(f'[endpoints.t]\nurl = "{url}"\napi = "kserve"\n')
+        policy = TunePolicy(seconds=0.3, first=2, most=2)
+        found = se.tune("t", model="m", config=read_config(path), write=False, policy=policy)
+    assert [(one.width, one.failed) for one in found.widths] == [(2, 0.0)]
+
+
+def test_a_gateway_passes_openai_bodies_to_any_endpoint() -> None:
+    model = passing_models(Endpoint("https://api.anthropic.com/v1", api_key="k"), lambda _: None)["/chat/completions"]
+    assert key_headers(model.endpoint, "k") == {"authorization": "Bearer k"}
 
 
 def anthropic_refusal(kind: str, text: str, status: int) -> Reply:

@@ -15,7 +15,7 @@ from sqlenrich.llm.endpoint.reply import Reply
 from sqlenrich.llm.endpoint.request_config import RequestConfig
 from sqlenrich.llm.endpoint.response import BatchCompletion, Completion, Fault, load_object
 from sqlenrich.llm.endpoint.wire.embeddings import EmbeddingBody, divided
-from sqlenrich.llm.endpoint.wire.forms import new_body
+from sqlenrich.llm.endpoint.wire.forms import takes_several
 from sqlenrich.llm.endpoint.wire.kserve import KServeBody
 from sqlenrich.llm.health import Stopped
 from sqlenrich.llm.messages import Answer, Request
@@ -169,5 +169,4 @@ class BatchedModel(EndpointModel):
 
 def endpoint_model(endpoint: Endpoint, config: RequestConfig, **parts: Any) -> EndpointModel:
     """Return the model that asks an endpoint for what the configuration says: a text, or several, with a request."""
-    several = isinstance(new_body(endpoint, config), EmbeddingBody | KServeBody)
-    return (BatchedModel if several else EndpointModel)(endpoint, config, **parts)
+    return (BatchedModel if takes_several(endpoint, config) else EndpointModel)(endpoint, config, **parts)

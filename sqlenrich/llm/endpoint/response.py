@@ -147,14 +147,12 @@ def read_completion(raw: bytes) -> Completion:
         raise ValueError("the answer's choice has no message")
     text, refused = _content(message)
     reason = choice.get("finish_reason")
-    usage = body.get("usage")
-    counts = usage if isinstance(usage, dict) else {}
-    details = counts.get("prompt_tokens_details")
+    counts = object_in(body, "usage")
     return Completion(
         text,
         "refusal" if refused else storable(reason) if isinstance(reason, str) else None,
         count_of(counts.get("prompt_tokens")),
-        count_of(details.get("cached_tokens")) if isinstance(details, dict) else None,
+        count_of(object_in(counts, "prompt_tokens_details").get("cached_tokens")),
         count_of(counts.get("completion_tokens")),
         name_of(body.get("model")),
         name_of(body.get("system_fingerprint")),
@@ -173,6 +171,12 @@ def _content(message: dict[str, object]) -> tuple[str | None, bool]:
         # A person who reads the table should see why: the refusal stands where the answer would.
         return storable(content if content and content.strip() else refusal), True
     return None if content is None else storable(content), False
+
+
+def object_in(body: Mapping[str, object], name: str) -> Mapping[str, object]:
+    """Return the object that a body holds under a name; an empty one for anything else."""
+    value = body.get(name)
+    return value if isinstance(value, dict) else {}
 
 
 def count_of(value: object) -> int | None:

@@ -121,10 +121,9 @@ ANTHROPIC = Dialect(
 )
 """Anthropic's structured outputs, ``output_config.format`` of its messages.
 
-https://platform.claude.com/docs/en/build-with-claude/structured-outputs (read 2026-11-27): basic types, enum of texts,
-numbers, booleans and null, anyOf, required, ``additionalProperties: false`` of every object, these formats, minItems of
-0 and 1; errors: ranges, lengths, further counts, recursion. Patterns are taken in part and are left out. The SDK's
-``transform_schema`` (anthropic 2.14.0) keeps the same.
+The SDK's ``transform_schema`` (anthropic 2.14.0) keeps these: types, enum of texts, numbers, booleans and null, anyOf,
+required, ``additionalProperties: false`` of every object, these formats. It moves ranges, lengths, patterns and counts
+into the description, but minItems of 0 or 1, which is left out here.
 """
 
 

@@ -38,7 +38,6 @@ NAMED: Mapping[str, Dialect] = {
 }
 """The dialects of servers by the names that settings use."""
 _HOSTS: tuple[tuple[tuple[str, ...], Dialect], ...] = (
-    (("api.anthropic.com",), ANTHROPIC),
     ((".openai.com", ".openai.azure.com"), OPENAI),
     ((".cloud.databricks.com", ".azuredatabricks.net", ".gcp.databricks.com"), DATABRICKS),
     (("generativelanguage.googleapis.com", "aiplatform.googleapis.com"), GEMINI),

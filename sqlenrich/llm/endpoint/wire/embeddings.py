@@ -14,7 +14,15 @@ from sqlenrich.core.errors import ConfigError
 from sqlenrich.llm.endpoint.adaptations import NEXT_FORM, RequestChange, refused_field
 from sqlenrich.llm.endpoint.http import MOST_BODY_BYTES
 from sqlenrich.llm.endpoint.request_config import RequestConfig
-from sqlenrich.llm.endpoint.response import BatchCompletion, count_of, load_object, name_of, read_error, storable
+from sqlenrich.llm.endpoint.response import (
+    BatchCompletion,
+    count_of,
+    load_object,
+    name_of,
+    object_in,
+    read_error,
+    storable,
+)
 
 PAGE = "/embeddings"
 BYTES_PER_NUMBER = 25
@@ -89,8 +97,7 @@ class EmbeddingBody:
         for place, one in zip(places, data, strict=True):
             vector = one.get("embedding")
             texts[place] = None if vector is None else self._embedding.answer(orjson.dumps(vector).decode())
-        usage = body.get("usage")
-        counts = usage if isinstance(usage, dict) else {}
+        counts = object_in(body, "usage")
         tokens = count_of(counts.get("prompt_tokens"))
         tokens = count_of(counts.get("total_tokens")) if tokens is None else tokens
         return BatchCompletion(tuple(texts), tokens, model=name_of(body.get("model")))

@@ -22,7 +22,10 @@ from sqlenrich.llm.endpoint.wire.request_body import RequestBody
 from sqlenrich.llm.endpoint.wire.responses import RESPONSES
 
 ANTHROPIC_VERSION = "2023-06-01"
-"""https://platform.claude.com/docs/en/api/versioning, read 2026-11-27."""
+"""The version that takes temperature, top_p and top_k. 2026-10-21 refuses them.
+
+https://platform.claude.com/docs/en/api/versioning, read 2026-11-27.
+"""
 
 
 class Body(Protocol):
@@ -97,6 +100,11 @@ WIRE_FORMS: Mapping[str, WireForm] = {
     "kserve": WireForm(None, _bearer, models_page=METADATA_PAGE),
 }
 """Each API by its name; ``bedrock`` and ``vertex`` have Anthropic's messages."""
+
+
+def takes_several(endpoint: Endpoint, config: RequestConfig) -> bool:
+    """Whether one request may have several texts."""
+    return config.embedding is not None or WIRE_FORMS[form_name(endpoint)].chat is None
 
 
 def new_body(endpoint: Endpoint, config: RequestConfig) -> Body:

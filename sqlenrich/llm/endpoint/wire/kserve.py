@@ -10,7 +10,7 @@ from typing import Any
 
 import orjson
 
-from sqlenrich.core.endpoint import KServe
+from sqlenrich.core.endpoint import KSERVE_INPUTS, KServe
 from sqlenrich.core.errors import ConfigError
 from sqlenrich.core.turn import sent_text
 from sqlenrich.llm.endpoint.adaptations import RequestChange, refused_field
@@ -18,8 +18,6 @@ from sqlenrich.llm.endpoint.request_config import RequestConfig
 from sqlenrich.llm.endpoint.response import BatchCompletion, load_object, name_of, read_error, storable
 
 PAGE = "/v2/models/{model}/infer"
-INPUTS = "kserve_inputs"
-"""The parameter under which the constant inputs are part of a request's hash."""
 METADATA_PAGE = "/v2/models/{model}"
 
 
@@ -37,7 +35,7 @@ class KServeBody:
         self.batch = settings.batch
         self._config, self._settings = config, settings
         fields: dict[str, Any] = {"outputs": [{"name": settings.output}]}
-        constant = {*extra_body, INPUTS}
+        constant = {*extra_body, KSERVE_INPUTS}
         if params := {name: value for name, value in sorted(config.params.items()) if name not in constant}:
             fields["parameters"] = params
         fields |= sorted(extra_body.items())
@@ -103,15 +101,11 @@ class KServeBody:
 
 def _rows(data: list[Any], count: int) -> list[list[Any]]:
     """Return a tensor's data by rows: servers write it flat or nested."""
-    while len(data) == 1 and count != 1 and isinstance(data[0], list):
-        data = data[0]
     flat = _flat(data)
     if count < 1 or len(flat) % count:
         raise ValueError(f"the answer has {len(flat)} values for {count} rows")
     width = len(flat) // count
-    return (
-        [flat[start : start + width] for start in range(0, len(flat), width)] if width else [[] for _ in range(count)]
-    )
+    return [flat[width * row : width * (row + 1)] for row in range(count)]
 
 
 def _flat(data: list[Any]) -> list[Any]:

@@ -1,7 +1,8 @@
 """Anthropic's messages: at Anthropic, at Bedrock, at Vertex, and at servers that copy them.
 
-Fields and limits of schemas: https://platform.claude.com/docs/en/api/messages and .../build-with-claude/structured-
-outputs, read 2026-11-27. Bodies at Bedrock and Vertex: the SDK ``anthropic`` 2.14.0.
+Fields and pages are those of the SDK ``anthropic`` 2.14.0. The versions of the clouds are older ones, which take
+temperature: Vertex's is on https://docs.anthropic.com/en/api/claude-on-vertex-ai, read 2026-11-27; Bedrock's is that of
+koog's client, https://api.koog.ai, read on the same day.
 """
 
 from __future__ import annotations
@@ -12,7 +13,16 @@ from dataclasses import replace
 from functools import partial
 
 from sqlenrich.llm.endpoint.request_config import RequestConfig
-from sqlenrich.llm.endpoint.response import FORM_WORDS, Completion, count_of, load_object, name_of, read_error, storable
+from sqlenrich.llm.endpoint.response import (
+    FORM_WORDS,
+    Completion,
+    count_of,
+    load_object,
+    name_of,
+    object_in,
+    read_error,
+    storable,
+)
 from sqlenrich.llm.endpoint.wire.chat_form import ChatForm, Fields
 from sqlenrich.llm.endpoint.wire.params import json_schema_of, renamed_params
 
@@ -56,8 +66,7 @@ def read_message(raw: bytes) -> Completion:
     texts = [block.get("text") for block in content if isinstance(block, dict) and block.get("type") == "text"]
     text = "".join(part for part in texts if isinstance(part, str)) if texts else None
     reason = body.get("stop_reason")
-    counts = body.get("usage")
-    usage: dict[str, object] = counts if isinstance(counts, dict) else {}
+    usage = object_in(body, "usage")
     cached = count_of(usage.get("cache_read_input_tokens"))
     parts = [count_of(usage.get(name)) for name in ("input_tokens", "cache_creation_input_tokens")]
     return Completion(

@@ -1,4 +1,4 @@
-"""OpenAI's responses: https://platform.openai.com/docs/api-reference/responses, and the SDK ``openai`` 3.57.0."""
+"""OpenAI's responses. Fields and states are those of the SDK ``openai`` 3.57.0."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ from sqlenrich.llm.endpoint.response import (
     count_of,
     load_object,
     name_of,
+    object_in,
     one_line,
     read_error,
     storable,
@@ -62,18 +63,15 @@ def read_response(raw: bytes) -> Completion:
     ]
     texts = [part["text"] for part in parts if isinstance(part.get("text"), str)]
     refusals = [part["refusal"] for part in parts if isinstance(part.get("refusal"), str)]
-    told = body.get("incomplete_details")
-    reason = told.get("reason") if status == "incomplete" and isinstance(told, dict) else "stop"
-    counts = body.get("usage")
-    usage: dict[str, object] = counts if isinstance(counts, dict) else {}
-    details = usage.get("input_tokens_details")
+    reason = object_in(body, "incomplete_details").get("reason") if status == "incomplete" else "stop"
+    usage = object_in(body, "usage")
     refused = bool(refusals) and not "".join(texts).strip()
     found = refusals if refused else texts
     return Completion(
         storable("".join(found)) if found else None,
         "refusal" if refusals else FINISH_REASONS.get(reason, storable(reason)) if isinstance(reason, str) else None,
         count_of(usage.get("input_tokens")),
-        count_of(details.get("cached_tokens")) if isinstance(details, dict) else None,
+        count_of(object_in(usage, "input_tokens_details").get("cached_tokens")),
         count_of(usage.get("output_tokens")),
         name_of(body.get("model")),
     )
