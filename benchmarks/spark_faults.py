@@ -41,6 +41,7 @@ import pyspark
 
 import sqlenrich as se
 from sqlenrich.ask.observer import NullObserver, PlanLine
+from sqlenrich.llm.local.model import LocalConfig
 from sqlenrich.spark import tasks
 from sqlenrich.spark.address import DeskAddress
 from sqlenrich.spark.session import open_session
@@ -57,25 +58,29 @@ RESUMED = ("driver", "cancel")
 TABLES = ("intent", "intent_quarantine")
 
 
-def failing(batches: Iterable[pa.RecordBatch], address: DeskAddress, assignment: str) -> Iterator[pa.RecordBatch]:
+def failing(
+    batches: Iterable[pa.RecordBatch], address: DeskAddress, assignment: str, local: LocalConfig | None = None
+) -> Iterator[pa.RecordBatch]:
     """Ask as a task does, and fail twice after some answers."""
     from pyspark import TaskContext
 
     context = TaskContext.get()
     left = 2 if context is not None and context.attemptNumber() < 2 else None
-    for batch in tasks_ask(batches, address, assignment):
+    for batch in tasks_ask(batches, address, assignment, local):
         yield batch
         if left is not None and (left := left - 1) <= 0:
             raise RuntimeError("injected")
 
 
-def slow(batches: Iterable[pa.RecordBatch], address: DeskAddress, assignment: str) -> Iterator[pa.RecordBatch]:
+def slow(
+    batches: Iterable[pa.RecordBatch], address: DeskAddress, assignment: str, local: LocalConfig | None = None
+) -> Iterator[pa.RecordBatch]:
     """Ask as a task does; the first one is slow in its first attempt."""
     from pyspark import TaskContext
 
     context = TaskContext.get()
     late = context is not None and context.partitionId() == 0 and context.attemptNumber() == 0
-    for batch in tasks_ask(batches, address, assignment):
+    for batch in tasks_ask(batches, address, assignment, local):
         if late:
             time.sleep(0.5)
         yield batch

@@ -35,6 +35,8 @@ from sqlenrich.store.spark.pending import PendingRange, next_part, ranges_of, wi
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
+    from sqlenrich.llm.local.model import LocalConfig
+
 POLL_S = 0.1
 _MISSING = re.compile(r"No module named '(sqlenrich[\w.]*|orjson|httptools|uvloop|pyarrow)'")
 
@@ -74,6 +76,8 @@ class ExecutorAsker:
     """The ranges of them that were not asked yet."""
     _size: int = 0
     _ordered: bool = False
+    _local: LocalConfig | None = None
+    """The class of the user that tasks ask; None: an endpoint."""
     _seen: int = 0
     """The answers of this desk that are counted."""
     _waits: list[Any] = field(default_factory=list)
@@ -154,13 +158,14 @@ class ExecutorAsker:
     def _open_desk(self, choice: ModelChoice, journal: Journal) -> Iterator[Desk]:
         from sqlenrich.llm.endpoint.model import EndpointModel
 
-        assert isinstance(choice.model, EndpointModel)
+        asked = choice.model if isinstance(choice.model, EndpointModel) else None
+        self._local = local_config(choice.model)
         host, announced = desk_place(self.backend.session)
         price = choice.price
         with ExitStack() as stack:
             desk = Desk(
                 journal,
-                choice.model.endpoint,
+                None if asked is None else asked.endpoint,
                 budget=choice.budget,
                 host=host,
                 announced=announced,
@@ -170,8 +175,8 @@ class ExecutorAsker:
             stack.callback(self._count, desk)  # once it is closed: what lost workers may have sent counts too
             origin = {"run_id": self.origin.run_id, "version": self.origin.version}
             desk.assignments["run"] = Assignment(
-                choice.model.endpoint,
-                choice.model.config,
+                None if asked is None else asked.endpoint,
+                None if asked is None else asked.config,
                 {**origin, "fingerprint": self.origin.fingerprint},
                 {name: str(getattr(price, name)) for name in ("input", "cached", "output")} if price else None,
             )
@@ -217,7 +222,7 @@ class ExecutorAsker:
         """Ask requests in one task: can the executors ask? Raises RunError with what is to be mended."""
         from sqlenrich.spark.tasks import PREFLIGHT, preflight
 
-        work = partial(preflight, address=desk.address, assignment="run")
+        work = partial(preflight, address=desk.address, assignment="run", local=self._local)
         told: list[Any] = []
         asked = mapped(requests, work, PREFLIGHT)
         self._wait(desk, lambda: told.extend(asked.collect()))
@@ -240,7 +245,7 @@ class ExecutorAsker:
             requests = requests.repartitionByRange(count, "prompt").sortWithinPartitions("prompt")
         else:
             requests = requests.repartition(count)
-        answers = mapped(requests, partial(ask, address=desk.address, assignment="run"), SCHEMA)
+        answers = mapped(requests, partial(ask, address=desk.address, assignment="run", local=self._local), SCHEMA)
         failure: BaseException | None = None
         while True:
             lost = desk.counts.silent
@@ -326,3 +331,10 @@ def _readable(error: BaseException) -> BaseException:
             "(spark.archives, an image, or spark.pyspark.python)"
         )
     return error
+
+
+def local_config(model: object) -> LocalConfig | None:
+    """Return what tasks load a class of the user with; None for a model behind an endpoint."""
+    from sqlenrich.llm.local.model import LocalProcessModel
+
+    return model.config if isinstance(model, LocalProcessModel) else None

@@ -201,11 +201,10 @@ def _local(enrichment: Enrichment, local: LocalModel, budget: Budget | None, *, 
         enrichment.turns,
         local_hint(enrichment),
         enrichment.embedding,
+        local.per,
     )
-    # One batch is answered while the next one is made.
-    return ModelChoice(
-        LocalProcessModel(config), resolved, 2 * local.batch, " in a process of its own", named, budget, ordered
-    )
+    model = LocalProcessModel(config)
+    return ModelChoice(model, resolved, model.concurrency, " in a process of its own", named, budget, ordered)
 
 
 def _endpoint(

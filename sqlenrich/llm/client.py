@@ -334,7 +334,7 @@ class Client:
 
     async def _counted(self, request: Request) -> Answer:
         """Ask a model without a limiter: its calls count here."""
-        if self.stopped or (self.budget is not None and not self.budget.spend_call()):
+        if self.stopped or (self.budget is not None and not await self.budget.take_call()):
             raise Stopped
         return await self.model.ask(request)
 
@@ -351,7 +351,7 @@ class Client:
                 await self.traits.probe(requests, answers)
                 return
             for request in requests[:PROBES]:
-                if self.budget is not None and not self.budget.spend_call():
+                if self.budget is not None and not await self.budget.take_call():
                     raise Stopped
                 answers.append(await self.model.ask(request))
                 if answers[-1].call_error is None:

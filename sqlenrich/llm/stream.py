@@ -214,7 +214,7 @@ class Stream:
         context, queue = self._context, self._queue
         try:
             while True:
-                if self._limiter is None and context.budget is not None and not context.budget.spend_call():
+                if self._limiter is None and context.budget is not None and not await context.budget.take_call():
                     self.wind_down()
                     return
                 self._sent += 1

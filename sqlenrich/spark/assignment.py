@@ -24,7 +24,8 @@ A_TOKEN = Decimal("0.000001")
 class Assignment:
     """What workers ask: the model and its parameters at the endpoint, and what stands beside each answer."""
 
-    endpoint: Endpoint
+    endpoint: Endpoint | None
+    """None: a class of the user, which travels with the tasks."""
     config: RequestConfig | None
     """None: a worker says itself what it sends."""
     origin: Mapping[str, str | None] = field(default_factory=dict)
@@ -33,13 +34,20 @@ class Assignment:
 
     def to_dict(self) -> dict[str, Any]:
         """Return it as JSON, without the endpoint's key."""
-        endpoint = {name: getattr(self.endpoint, name) for name in HANDED}
+        served: dict[str, Any] = {"endpoint": None, "headers": {}}
+        if self.endpoint is not None:
+            settings = {name: getattr(self.endpoint, name) for name in HANDED}
+            served["endpoint"] = {**settings, "extra_body": dict(self.endpoint.extra_body)}
+            served["headers"] = self.endpoint.resolve_headers()
         return {
-            "endpoint": {**endpoint, "extra_body": dict(self.endpoint.extra_body)},
-            "headers": self.endpoint.resolve_headers(),
+            **served,
             "config": None if self.config is None else _written(self.config),
             "origin": dict(self.origin),
         }
+
+    def resolve_key(self) -> str | None:
+        """Return the endpoint's key. Raises ConfigError."""
+        return None if self.endpoint is None else self.endpoint.resolve_key()
 
 
 @dataclass(frozen=True)

@@ -22,6 +22,7 @@ import orjson
 
 from sqlenrich.core.endpoint import Endpoint
 from sqlenrich.core.errors import ConfigError, RunError
+from sqlenrich.core.limits import Limits
 from sqlenrich.core.loop_thread import LoopThread
 from sqlenrich.core.version import __version__
 from sqlenrich.llm.throttle.budget import Budget
@@ -104,6 +105,8 @@ class _Connection:
 class Desk:
     """Serves workers from a thread of its own while it is entered. ``assignments`` are named.
 
+    Without an ``endpoint`` workers ask a class of the user, which has no limits.
+
     ``host`` is where it listens, ``announced`` how workers reach it. A ``lasting`` one serves many queries: it keeps no
     failure that may pass, and what ends one query does not end the next.
     """
@@ -111,7 +114,7 @@ class Desk:
     def __init__(
         self,
         journal: Journal,
-        endpoint: Endpoint,
+        endpoint: Endpoint | None,
         *,
         budget: Budget | None = None,
         host: str = "127.0.0.1",
@@ -132,9 +135,9 @@ class Desk:
         """Answers that the journal's disk did not take."""
         self.lasting = lasting
         self.flight = SingleFlight(journal)
-        self.buckets = SharedBuckets(endpoint.limits, time.monotonic())
+        self.buckets = SharedBuckets(Limits() if endpoint is None else endpoint.limits, time.monotonic())
         self.budget = SharedBudget(budget or Budget())
-        self.width = SharedWidth(endpoint.concurrency, len(endpoint.urls))
+        self.width = SharedWidth(None) if endpoint is None else SharedWidth(endpoint.concurrency, len(endpoint.urls))
         self._host, self._announced, self._port = host, announced or host, port
         self._token = secrets.token_hex(32)
         self._connections: dict[int, _Connection] = {}
@@ -312,7 +315,7 @@ class Desk:
 
     async def _settings(self, name: str, assignment: Assignment) -> dict[str, Any]:
         if name not in self._keys:  # a command that prints a key may take long
-            self._keys[name] = await asyncio.to_thread(assignment.endpoint.resolve_key)
+            self._keys[name] = await asyncio.to_thread(assignment.resolve_key)
         found = {
             **assignment.to_dict(),
             "key": self._keys[name],
@@ -350,7 +353,7 @@ class Desk:
 
     async def _hand_key(self, connection: _Connection, name: str) -> None:
         try:
-            self._keys[name] = await asyncio.to_thread(self.assignments[name].endpoint.resolve_key)
+            self._keys[name] = await asyncio.to_thread(self.assignments[name].resolve_key)
             connection.send({"key": self._keys[name]})
         except ConfigError as error:
             connection.send({"key": None})

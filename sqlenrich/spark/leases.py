@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import time
 from collections.abc import Callable, Mapping, Sequence
 from decimal import Decimal
@@ -14,6 +15,8 @@ LAPSE_S = 1.0
 """What is not used after this time is given back: the limits hold for every minute, whenever a lease is used."""
 WAIT_S = 0.25
 """A request looks again after this time; a grant wakes it before."""
+CALL_POLL_S = 0.005
+"""A request of a model without a rate limiter looks for a granted call after this time."""
 PACE_S = 0.1
 """Latencies are told to the desk after this time."""
 Send = Callable[[Mapping[str, Any]], None]
@@ -87,6 +90,12 @@ class LeasedBudget(Budget):
         self.calls += 1
         self.left_calls -= 1
         return True
+
+    async def take_call(self) -> bool:
+        """Count a request that costs nothing, once the desk has said whether one is left; False where none is."""
+        while self.allows(FREE) is None:
+            await asyncio.sleep(CALL_POLL_S)
+        return self.spend_call()
 
     def sent(self, cost: Decimal) -> None:
         """Record a request that is sent and may cost this much."""

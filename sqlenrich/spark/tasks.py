@@ -6,6 +6,7 @@ from collections.abc import Iterable, Iterator
 
 import pyarrow as pa
 
+from sqlenrich.llm.local.model import LocalConfig
 from sqlenrich.spark.address import DeskAddress
 from sqlenrich.spark.rows import answer_batch, requests_of
 from sqlenrich.spark.worker import WorkerError, worker_of
@@ -15,25 +16,29 @@ NOTHING = ("CAST(NULL AS STRING) AS request_hash", "id AS attempt", "CAST(NULL A
 """The columns of a row that is no request: a task that gets it only connects."""
 
 
-def ask(batches: Iterable[pa.RecordBatch], address: DeskAddress, assignment: str) -> Iterator[pa.RecordBatch]:
+def ask(
+    batches: Iterable[pa.RecordBatch], address: DeskAddress, assignment: str, local: LocalConfig | None = None
+) -> Iterator[pa.RecordBatch]:
     """Ask the requests that a desk leaves to this process; give each answer as it comes, no batch waits for another.
 
     A request of another task, or of a task before that failed, is not asked again: its answer is given all the same.
     """
     left = iter(batches)
-    worker = worker_of(address, assignment)
+    worker = worker_of(address, assignment, local)
     for rows in worker.ask(requests_of(left)):
         yield answer_batch(rows)
     for _ in left:
         pass  # a stopped task reads its input to the end, so that its process is kept
 
 
-def preflight(batches: Iterable[pa.RecordBatch], address: DeskAddress, assignment: str) -> Iterator[pa.RecordBatch]:
+def preflight(
+    batches: Iterable[pa.RecordBatch], address: DeskAddress, assignment: str, local: LocalConfig | None = None
+) -> Iterator[pa.RecordBatch]:
     """Ask a few requests, as one task; give how many are answered, or why this executor can't ask."""
     requests = [request for request in requests_of(batches) if request.request_hash is not None]
     problem, answered = None, 0
     try:
-        answered = worker_of(address, assignment).preflight(requests)
+        answered = worker_of(address, assignment, local).preflight(requests)
     except WorkerError as error:
         problem = str(error)
     columns = [pa.array([problem], pa.string()), pa.array([answered], pa.int64())]

@@ -9,11 +9,12 @@ import time
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
+from dataclasses import dataclass
 from datetime import UTC
 from decimal import Decimal
 from itertools import islice
 from queue import SimpleQueue
-from typing import Any, TypeVar
+from typing import Any, TypeAlias, TypeVar
 
 import orjson
 
@@ -24,14 +25,20 @@ from sqlenrich.llm.client import Client
 from sqlenrich.llm.endpoint.batched_model import endpoint_model
 from sqlenrich.llm.endpoint.model import EndpointModel
 from sqlenrich.llm.endpoint.request_config import RequestConfig
+from sqlenrich.llm.local.link import ProcessPlace
+from sqlenrich.llm.local.model import LocalConfig, LocalProcessModel
 from sqlenrich.llm.messages import Answer, Request
+from sqlenrich.llm.model import Model
 from sqlenrich.llm.throttle.limiter import RateLimiter
+from sqlenrich.llm.throttle.wait_times import WaitTimes
 from sqlenrich.spark.address import DeskAddress
 from sqlenrich.spark.assignment import HandedKey, config_of, endpoint_of, price_of
 from sqlenrich.spark.journal import Row
 from sqlenrich.spark.leases import DeskLeases, LeasedBudget
+from sqlenrich.spark.local_places import places_of
 from sqlenrich.spark.single_flight import Key, key_of
 from sqlenrich.spark.sockets import end_when_lost
+from sqlenrich.spark.vllm.placement import PlacementError
 
 WANTED = 128
 """The requests of one question to the desk."""
@@ -49,7 +56,7 @@ T = TypeVar("T")
 class Worker:
     """This process's connection to a desk and its client, for one kind of request. From one thread at a time."""
 
-    def __init__(self, address: DeskAddress, assignment: str, config: RequestConfig | None = None) -> None:
+    def __init__(self, address: DeskAddress, assignment: str, asked: Asked | None = None) -> None:
         self.closed = False
         self.problem: str | None = None
         """What every request would meet, and when one met it."""
@@ -76,14 +83,18 @@ class Worker:
         self._budget = LeasedBudget(price_of(settings["price"]), self._tell_limits, capped=settings["capped"])
         self._assignment = assignment
         self._keys: SimpleQueue[tuple[str | None] | None] = SimpleQueue()
-        endpoint = endpoint_of(settings, HandedKey(settings["key"], self._key_again))
-        self.client = Client(_model(settings, endpoint, config, self._budget, self._leases), concurrency=1,
-                             unstored=UNSTORED, batch_rows=BATCH_ROWS, budget=self._budget)  # fmt: skip
+        model: Model
+        if isinstance(asked, LocalWork):
+            model = local = LocalProcessModel(asked.config, places=asked.places)
+            concurrency = local.concurrency
+        else:
+            endpoint = endpoint_of(settings, HandedKey(settings["key"], self._key_again))
+            model, concurrency = _model(settings, endpoint, asked, self._budget, self._leases), 1
+        self.client = Client(
+            model, concurrency=concurrency, unstored=UNSTORED, batch_rows=BATCH_ROWS, budget=self._budget
+        )
         self.client.__enter__()
-        limiter = self.client.limiter
-        assert limiter is not None
-        self._limiter = limiter
-        self._leases.in_flight = lambda: limiter.in_flight
+        self._leases.in_flight = self._in_flight
         for _ in range(settings["stop"]):
             self.client.stop()
         end_when_lost(self._socket, settings["silent_s"])
@@ -184,9 +195,14 @@ class Worker:
             with suppress(Exception):
                 self.client.__exit__(None, None, None)
 
+    def _in_flight(self) -> int:
+        limiter = self.client.limiter
+        return self.client.stats.in_flight if limiter is None else limiter.in_flight
+
     def _stats(self) -> dict[str, Any]:
-        sent = self._limiter.in_flight  # read before the calls, which then have all of these
-        stats, waits = self.client.stats, self._limiter.wait_times
+        sent = self._in_flight()  # read before the calls, which then have all of these
+        stats, limiter = self.client.stats, self.client.limiter
+        waits = WaitTimes() if limiter is None else limiter.wait_times
         calls, retries = stats.calls - self._told_calls, stats.retries - self._told_retries
         self._told_calls, self._told_retries = stats.calls, stats.retries
         counts = {"calls": calls, "retries": retries, "in_flight": sent}
@@ -245,6 +261,8 @@ class Worker:
             queue.put(None)
         for _ in range(2):
             self.client.stop()
+        if isinstance(self.client.model, LocalProcessModel):  # its process holds memory, of a GPU too
+            threading.Thread(target=self.close, name="sqlenrich-local-end", daemon=True).start()
 
     def _handle(self, message: dict[str, Any]) -> None:
         if "yours" in message:
@@ -275,11 +293,15 @@ class Worker:
             self._budget.granted(message["caps"]["calls"], Decimal(message["caps"]["cost"]))
         if "width" in message:
             self._leases.set_width(message["width"], message["number"])
-        self._limiter.share_changed()
+        self._share_changed()
 
     def _spent(self, cap: str) -> None:
         self._budget.reached = cap
-        self._limiter.share_changed()
+        self._share_changed()
+
+    def _share_changed(self) -> None:
+        if self.client.limiter is not None:
+            self.client.limiter.share_changed()
 
 
 class WorkerError(RuntimeError):
@@ -353,12 +375,35 @@ class _Flight:
                     self.over.append(request)
 
 
+@dataclass(frozen=True)
+class LocalWork:
+    """A class of the user and where its processes are."""
+
+    config: LocalConfig
+    places: tuple[ProcessPlace, ...]
+
+
+def _local_work(config: LocalConfig) -> LocalWork:
+    try:
+        return LocalWork(config, places_of(config))
+    except (OSError, PlacementError) as error:
+        raise WorkerError(
+            f'LocalModel {config.name}: per="{config.per}" on {socket.gethostname()}: {error}; per="process" needs no '
+            "process that workers share"
+        ) from None
+
+
+Asked: TypeAlias = RequestConfig | LocalWork
 _WORKERS: dict[tuple[DeskAddress, str, str], Worker] = {}
 
 
-def worker_of(address: DeskAddress, assignment: str, config: RequestConfig | None = None) -> Worker:
-    """Return this process's worker for a desk. Those of desks that are gone are closed."""
-    name = "" if config is None else repr(config)
+def worker_of(address: DeskAddress, assignment: str, config: RequestConfig | LocalConfig | None = None) -> Worker:
+    """Return this process's worker for a desk. Those of desks that are gone are closed.
+
+    ``config`` is what it asks; None: what the desk says. Raises WorkerError.
+    """
+    asked = _local_work(config) if isinstance(config, LocalConfig) else config
+    name = "" if asked is None else repr(asked)
     key = (address, assignment, name)
     found = _WORKERS.get(key)
     if found is not None and not found.client.stopped:
@@ -367,7 +412,7 @@ def worker_of(address: DeskAddress, assignment: str, config: RequestConfig | Non
         if known[0] != address or known == key:
             del _WORKERS[known]
             worker.close()
-    _WORKERS[key] = Worker(address, assignment, config)
+    _WORKERS[key] = Worker(address, assignment, asked)
     return _WORKERS[key]
 
 

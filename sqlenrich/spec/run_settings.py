@@ -20,6 +20,10 @@ class Mock:
     failures: Mapping[str, float] = field(default_factory=dict)
 
 
+PER = ("process", "executor", "gpu")
+"""What a process of a local model is loaded for."""
+
+
 @dataclass(frozen=True)
 class LocalModel:
     """A class of yours that answers prompts, loaded once in a process of its own.
@@ -28,7 +32,9 @@ class LocalModel:
     and loads the model. What it returns is called with a list of at most ``batch`` prompts, and returns as many texts
     (None: no answer), or vectors where the output is an embedding. ``name`` and ``version`` say which model it is: both
     are part of the hash of each request, so that another version is asked anew. A batch that takes ``timeout`` seconds
-    ends the process, which is started again. Raises ConfigError.
+    ends the process, which is started again. ``per`` says what has a process of its own (``PER``): each process that
+    asks, such as a run, an actor of Ray or a Python worker of Spark; each executor of Spark; or each GPU that the run,
+    the actor or the executor sees. Raises ConfigError.
     """
 
     factory: Callable[[], Callable[[list[str]], object]]
@@ -36,6 +42,7 @@ class LocalModel:
     version: str
     batch: int = 32
     timeout: float = 600.0
+    per: str = "process"
 
     def __post_init__(self) -> None:
         if not callable(self.factory):
@@ -50,6 +57,8 @@ class LocalModel:
             raise ConfigError(f"batch is a whole number of at least 1, not {self.batch!r}")
         if isinstance(self.timeout, bool) or not isinstance(self.timeout, int | float) or not self.timeout > 0:
             raise ConfigError(f"timeout is a number of seconds above 0, not {self.timeout!r}")
+        if self.per not in PER:
+            raise ConfigError(f"per is one of {', '.join(PER)}, not {self.per!r}")
 
 
 AnyModel: TypeAlias = Endpoint | Mock | LocalModel | str

@@ -231,3 +231,42 @@ def test_a_stopped_run_stores_the_batch_under_way_and_a_second_stop_ends_the_pro
         assert report.quarantine["NOT_ASKED"] == 20 - report.enriched
     processes = subprocess.run(["ps", "-eo", "args"], capture_output=True, text=True, check=True).stdout
     assert str(tmp_path) not in processes
+
+
+@pytest.mark.spark
+@pytest.mark.parametrize("per", ["process", "executor"])
+def test_tasks_of_spark_ask_it_and_find_the_row_at_fault(tmp_path: Path, per: str) -> None:
+    from tests.standins.spark import spark_session
+
+    session, folder = spark_session(), tmp_path / "seen"
+    rows = [{"id": n, "body": f"the word {'poison' if n % 90 == 7 else f'w{n % 60}'}"} for n in range(180)]
+    local = model(folder, "die", per=per)
+    report = se.run(PROMPT, input=rows, output=tmp_path / "out", spark=session, model=local)
+    assert (report.enriched, report.quarantine) == (178, {"CALL_ERROR": 2})
+    expected = se.run(PROMPT, input=rows, model=model(tmp_path / "alone", "die"))
+    found = session.read.parquet(str(tmp_path / "out" / "words")).collect()
+    assert {row["id"]: row["word"] for row in found} == words(expected)
+    if per == "process":
+        return
+    again = se.run(PROMPT, input=rows, output=tmp_path / "out", spark=session, model=local)
+    assert (again.calls, again.enriched) == (0, 178)
+    capped = se.run(
+        PROMPT, input=rows, output=tmp_path / "capped", spark=session, model=model(folder, per=per), max_calls=10
+    )
+    assert (capped.calls, capped.stopped_at) == (10, "max_calls")
+    assert se.audit(PROMPT, output=tmp_path / "out", spark=session).holds
+
+
+@pytest.mark.spark
+def test_a_class_that_can_not_be_loaded_in_tasks_is_told_in_one_line(tmp_path: Path) -> None:
+    from tests.standins.spark import spark_session
+
+    for fault, per, told in (
+        ("load", "process", "LocalModel words can't be loaded: OSError: no such model: weights.bin"),
+        ("", "gpu", 'LocalModel words: per="gpu", and no GPU is seen on '),
+    ):
+        local, session = model(tmp_path / "m", fault, per=per), spark_session()
+        with pytest.raises(se.SqlenrichError) as caught:
+            se.run(PROMPT, input=ROWS, output=tmp_path / "out", spark=session, model=local)
+        assert str(caught.value).startswith(told)
+        assert "\n" not in str(caught.value)

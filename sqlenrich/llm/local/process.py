@@ -4,12 +4,8 @@ from __future__ import annotations
 
 import importlib
 import pickle
-import signal
-import subprocess
-import sys
 import threading
 from collections.abc import Callable, Sequence
-from contextlib import suppress
 from dataclasses import dataclass
 from types import ModuleType
 from typing import Any
@@ -18,8 +14,8 @@ import orjson
 
 from sqlenrich.core.errors import ConfigError, RunError
 from sqlenrich.llm.local.frames import read_frame, write_frame
+from sqlenrich.llm.local.link import Link, ProcessPlace, first_message, open_link
 
-WORKER = (sys.executable, "-m", "sqlenrich.llm.local.worker")
 _PICKLERS = ("cloudpickle", "pyspark.cloudpickle")
 """What pickles a class of a script or a notebook by its value."""
 
@@ -34,10 +30,16 @@ class ProcessPolicy:
     """An idle process has this time to end by itself."""
     most_rows: int = 3
     """The run ends where this many rows, each asked alone, ended the process without an answer between."""
+    most_restarts: int = 100
+    """The run ends where batches of others ended a shared process this many times before it began one."""
 
 
 class DiedError(Exception):
     """The process ended, or was ended, before it answered."""
+
+
+class NotBegunError(Exception):
+    """A process that others share ended before it began this batch."""
 
 
 class RaisedError(Exception):
@@ -73,10 +75,20 @@ def pickled(factory: Callable[[], object], name: str) -> bytes:
 class ModelProcess:
     """Loads a class in a process of its own and asks it batches, from one thread. ``kill`` is for any thread."""
 
-    def __init__(self, name: str, factory: bytes, *, vectors: bool, timeout_s: float, policy: ProcessPolicy) -> None:
+    def __init__(
+        self,
+        name: str,
+        factory: bytes,
+        *,
+        vectors: bool,
+        timeout_s: float,
+        policy: ProcessPolicy,
+        place: ProcessPlace | None = None,
+    ) -> None:
         self.name, self.policy, self.timeout_s = name, policy, timeout_s
-        self._first = pickle.dumps((sys.path, vectors, factory))
-        self._process: subprocess.Popen[bytes] | None = None
+        self._first = first_message(factory, vectors=vectors, timeout_s=timeout_s)
+        self._place = place or ProcessPlace()
+        self._link: Link | None = None
         self._fatal: set[str] = set()
         """The prompts that ended the process alone since the last answer."""
         self._killed = False
@@ -85,11 +97,12 @@ class ModelProcess:
     def load(self) -> None:
         """Start the process and load the class. Raises RunError where that fails."""
         self._killed = False
-        self._process = process = subprocess.Popen(
-            WORKER, stdin=subprocess.PIPE, stdout=subprocess.PIPE, start_new_session=sys.platform != "win32"
-        )
         try:
-            reply = self._exchange(process, self._first, self.policy.load_s)
+            self._link = link = open_link(self._place)
+        except OSError as error:
+            raise RunError(f"LocalModel {self.name} can't be loaded: {error}") from None
+        try:
+            reply = self._exchange(link, self._first, self.policy.load_s)
         except DiedError as error:
             raise RunError(f"LocalModel {self.name} can't be loaded: {error}") from None
         if "broken" in reply:
@@ -102,80 +115,81 @@ class ModelProcess:
         Raises RaisedError where the class raises, DiedError where its process ends, and RunError where it can't be
         used: it gives no answers of the right number and type, or ends again and again.
         """
-        if self._process is None:
-            self.load()
-        assert self._process is not None
-        try:
-            reply = self._exchange(self._process, orjson.dumps(list(prompts)), self.timeout_s)
-        except DiedError as error:
-            if len(prompts) == 1:
-                self._fatal.add(prompts[0])
-            if len(self._fatal) >= self.policy.most_rows and not self._killed:
-                raise RunError(
-                    f"LocalModel {self.name}: {error}, for each of {len(self._fatal)} rows asked alone; look at what "
-                    "it printed"
-                ) from None
-            raise
-        if "broken" in reply:
-            raise RunError(f"LocalModel {self.name}: {reply['broken']}")
-        if "raised" in reply:
-            raise RaisedError(reply["raised"])
-        self._fatal.clear()
-        found: list[str | None] = reply["answers"]
-        return found
+        data = orjson.dumps(list(prompts))
+        for _ in range(self.policy.most_restarts):
+            try:
+                reply = self._asked(data)
+            except NotBegunError:  # others share the process, and a batch of theirs ended it
+                continue
+            except DiedError as error:
+                if len(prompts) == 1:
+                    self._fatal.add(prompts[0])
+                if len(self._fatal) >= self.policy.most_rows and not self._killed:
+                    raise RunError(
+                        f"LocalModel {self.name}: {error}, for each of {len(self._fatal)} rows asked alone; look at "
+                        "what it printed"
+                    ) from None
+                raise
+            if "broken" in reply:
+                raise RunError(f"LocalModel {self.name}: {reply['broken']}")
+            if "raised" in reply:
+                raise RaisedError(reply["raised"])
+            self._fatal.clear()
+            found: list[str | None] = reply["answers"]
+            return found
+        raise RunError(
+            f"LocalModel {self.name}: its process ended {self.policy.most_restarts} times before it began; look at "
+            "what it printed"
+        )
 
-    def end(self) -> None:
-        """End the process: by itself where it is idle, else at once."""
-        process, self._process = self._process, None
-        if process is None:
-            return
-        assert process.stdin is not None
-        assert process.stdout is not None
-        with suppress(OSError):
-            process.stdin.close()
-        try:
-            process.wait(0 if self._killed else self.policy.end_s)
-        except subprocess.TimeoutExpired:
-            process.kill()
-            process.wait()
-        process.stdout.close()
+    def end(self) -> str:
+        """End the process: by itself where it is idle, else at once. Return how it ended."""
+        link, self._link = self._link, None
+        return "" if link is None else link.close(0 if self._killed else self.policy.end_s)
 
     def kill(self) -> None:
         """End the process at once; a batch under way raises DiedError."""
         self._killed = True
-        if (process := self._process) is not None:
-            process.kill()
+        if (link := self._link) is not None:
+            link.leave()
 
-    def _exchange(self, process: subprocess.Popen[bytes], data: bytes, timeout_s: float) -> dict[str, Any]:
-        """Send a message and return the reply. Raises DiedError."""
-        assert process.stdin is not None
-        assert process.stdout is not None
+    def _asked(self, data: bytes) -> dict[str, Any]:
+        """Send a batch and return the reply. Raises NotBegunError and DiedError."""
+        if self._link is None:
+            self.load()
+        assert self._link is not None
+        try:
+            begun = self._exchange(self._link, data, None)
+        except DiedError:
+            if self._place.shared is None or self._killed:
+                raise
+            raise NotBegunError from None
+        assert "begun" in begun
+        return self._exchange(self._link, None, self.timeout_s)
+
+    def _exchange(self, link: Link, data: bytes | None, timeout_s: float | None) -> dict[str, Any]:
+        """Send a message, where there is one, and return the next reply. Raises DiedError."""
         self._late = False
-        timer = threading.Timer(timeout_s, self._end_late, (process,))
-        timer.daemon = True
-        timer.start()
+        timer = None if timeout_s is None else threading.Timer(timeout_s, self._end_late, (link,))
+        if timer is not None:
+            timer.daemon = True
+            timer.start()
         reply = None
         try:
-            write_frame(process.stdin, data)  # type: ignore[arg-type]
-            reply = read_frame(process.stdout)  # type: ignore[arg-type]
+            if data is not None:
+                write_frame(link.write, data)
+            reply = read_frame(link.read)
         except OSError:
             pass
         finally:
-            timer.cancel()
+            if timer is not None:
+                timer.cancel()
         if reply is not None:
             found: dict[str, Any] = orjson.loads(reply)
             return found
-        self.end()
-        raise DiedError(f"no answer for {timeout_s:g} s" if self._late else _end_of(process.returncode))
+        ended = self.end()
+        raise DiedError(f"no answer for {timeout_s:g} s" if self._late else ended)
 
-    def _end_late(self, process: subprocess.Popen[bytes]) -> None:
+    def _end_late(self, link: Link) -> None:
         self._late = True
-        process.kill()
-
-
-def _end_of(status: int) -> str:
-    if status >= 0:
-        return f"its process ended with status {status}"
-    with suppress(ValueError):
-        return f"its process was ended by {signal.Signals(-status).name}"
-    return f"its process was ended by signal {-status}"
+        link.end()

@@ -71,6 +71,10 @@ class Budget:
         self.calls += 1
         return True
 
+    async def take_call(self) -> bool:
+        """Count a request that costs nothing, once it is known whether one is left; False where none is."""
+        return self.spend_call()
+
     def sent(self, cost: Decimal) -> None:
         """Record a request that is sent and may cost this much."""
         self.calls += 1

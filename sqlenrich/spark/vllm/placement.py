@@ -78,7 +78,7 @@ class Placement:
             return executor  # its keeper holds the lock
         else:
             folder.mkdir(mode=0o700, exist_ok=True)
-            ticket = Ticket(self.driver, self.token, executor, jvm, start or 0, _gpus(), str(folder))
+            ticket = Ticket(self.driver, self.token, executor, jvm, start or 0, task_gpus(), str(folder))
             start_keeper(ticket, lock)
         finally:
             os.close(lock)
@@ -126,7 +126,8 @@ def own_server_first(endpoint: Endpoint) -> Endpoint:
     return replace(endpoint, url=own.url, others=others, nearest_room=own.room)
 
 
-def _gpus() -> tuple[str, ...]:
+def task_gpus() -> tuple[str, ...]:
+    """Return the GPUs that Spark gave this task; none where it knows of none."""
     from pyspark import TaskContext
 
     context = TaskContext.get()
