@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import atexit
 import os
+import socket
 import threading
 from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
@@ -17,6 +18,7 @@ from sqlenrich.ask.model_choice import ModelChoice, choose_model, wanted_model
 from sqlenrich.core.endpoint import Endpoint
 from sqlenrich.core.errors import ConfigError
 from sqlenrich.core.types import BIGINT, STRING, Type
+from sqlenrich.core.version import __version__
 from sqlenrich.plan.compile import compile_plan
 from sqlenrich.plan.plan import Plan, Step
 from sqlenrich.renderer.statements import create_table_as
@@ -92,7 +94,7 @@ class Enricher:
         self._plans: dict[tuple[tuple[str, str], ...], Plan] = {}
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return _again, self._given
+        return _again, (__version__, self._given)
 
     def __call__(self, table: pa.Table | pa.RecordBatch) -> pa.Table:
         """Return the table with the results."""
@@ -213,7 +215,12 @@ RESULTS = ("_error", "_error_detail", "_model", "_request_hash")
 """The columns of a result beside the output fields."""
 
 
-def _again(*given: Any) -> Enricher:
+def _again(version: str, given: tuple[Any, ...]) -> Enricher:
+    if version != __version__:
+        raise ConfigError(
+            f"this Enricher was made by sqlenrich {version}, and {__version__} is installed on {socket.gethostname()}: "
+            "install one version on both"
+        )
     enrichment, model, endpoint, responses, columns, concurrency, caps, config = given
     return Enricher(
         enrichment,

@@ -148,6 +148,23 @@ def test_it_travels_to_another_process_and_takes_any_model(tmp_path: Path) -> No
     )
 
 
+def test_an_enricher_of_another_version_and_a_gateway_that_is_gone_are_told(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with ScriptedEndpoint(content=answer) as endpoint:
+        with se.Gateway(tmp_path / "a.duckdb", endpoint.url, port=0) as gateway:
+            enricher = se.Enricher(TICKETS, endpoint=se.Endpoint(gateway.url, model="mock"))
+            enricher(ROWS.slice(0, 3))
+        with pytest.raises(se.RunError, match=r"connection refused: nothing listens there") as gone:
+            se.Enricher(TICKETS, endpoint=se.Endpoint(gateway.url, model="mock"))(ROWS)
+        assert "\n" not in str(gone.value)
+    pickled = pickle.dumps(enricher)
+    monkeypatch.setattr("sqlenrich.runner.enricher.__version__", "9.9")
+    with pytest.raises(se.ConfigError, match=r"made by sqlenrich 0\.1\.0, and 9\.9 is installed on ") as other:
+        pickle.loads(pickled)
+    assert "\n" not in str(other.value)
+
+
 def test_processes_share_one_gateway(tmp_path: Path) -> None:
     with (
         ScriptedEndpoint(content=answer, latency_s=0.05) as endpoint,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import pickle
 import subprocess
 import sys
 from collections.abc import Iterator, Mapping, Sequence
@@ -211,3 +212,61 @@ def test_each_executor_has_a_server_that_ends_with_it(driver: Driver) -> None:
     processes = {pid for server in again for pid in family(server["pid"])}
     driver.process.kill()
     assert until(lambda: not alive(processes))
+
+
+FLEET: dict[str, Any] = {"command": (sys.executable, FAKE), "policy": FAST}
+TOO_FEW = [
+    ({"replicas": 4}, "4 servers of 1 GPU each, and this machine has 3 GPUs"),
+    ({"replicas": 2, "gpus": 2}, "2 servers of 2 GPUs each, and this machine has 3 GPUs"),
+    ({"replicas": 0}, "replicas is a whole number of at least 1, not 0"),
+    ({"gpus": 1.5}, "gpus is a whole number of at least 0, not 1.5"),
+    ({"api_key_env": "NO_SUCH_KEY"}, "the variable NO_SUCH_KEY, which api_key_env names, is not set"),
+    ({"gpus": 1, "tensor_parallel_size": 2}, "tensor_parallel_size 2: a server needs 2 GPUs, and gpus is 1"),
+]
+
+
+@pytest.mark.parametrize(("options", "told"), TOO_FEW)
+def test_servers_that_have_no_gpus_are_refused(
+    options: Mapping[str, Any], told: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "0,1,2")
+    monkeypatch.delenv("RAY_ADDRESS", raising=False)
+    with pytest.raises(se.ConfigError) as refused:
+        VLLMFleet.ray("tiny", **FLEET, **options)
+    assert str(refused.value).startswith(told)
+
+
+def test_without_ray_the_servers_run_on_this_machine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "4,5,6,7")
+    monkeypatch.setenv("FLEET_KEY", "secret")
+    options: dict[str, Any] = {"environment": {"FAKE_VLLM": str(tmp_path)}, "api_key_env": "FLEET_KEY"}
+    fleet = VLLMFleet.ray("tiny", replicas=2, gpus=2, **options, **FLEET)
+    with fleet:
+        servers = fleet.servers()
+        assert sorted(server.gpus for server in servers) == [("4", "5"), ("6", "7")]
+        assert [info(url)["tensor_parallel_size"] for url in fleet.endpoint.urls] == [2, 2]
+        processes = set().union(*(family(server.pid) for server in servers))
+        words = se.enrichment("words", prompt="{{ body }}", key=["id"], output={"word?": "string"})
+        report = se.run(words, input=[{"id": 1, "body": "a"}], model=pickle.loads(pickle.dumps(fleet.endpoint)))
+        assert report.calls == 1
+        before = {server.pid for server in servers}
+        kill(servers[0].pid or 0)
+        assert until(lambda: {server.pid for server in fleet.servers() if server.state == "ready"} - before)
+    assert not alive(processes)
+
+
+def test_actors_of_ray_hold_the_servers(tmp_path: Path) -> None:
+    done = subprocess.run(
+        [sys.executable, "-m", "tests.support.ray_fleet_driver", str(tmp_path)],
+        cwd=ROOT, capture_output=True, text=True, check=False, timeout=START_S,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr[-4000:]
+    told = json.loads(done.stdout.splitlines()[-1])
+    assert told["gpus"] == [["0", "1"], ["2", "3"]]
+    assert told["tensor_parallel_size"] == [2, 2]
+    assert told["again"] == told["gpus"], "a server of an actor that was killed comes back"
+    assert told["left"] == []
+    assert told["free"] == 4.0
+    assert told["refused"].startswith("3 servers of 2 GPUs each, and Ray has 4 GPUs")
+    assert told["broken"].startswith("no server on ")
+    assert "vLLM is not installed" in told["broken"]

@@ -1,6 +1,6 @@
-"""Keeps one vLLM server alive beside an executor, and ends with that executor. Standard library only.
+"""Keeps one vLLM server alive, and ends with the process that owns it, such as an executor. Standard library only.
 
-A task starts it with one line of JSON on its standard input, a ``Ticket``. It connects to the driver, which tells it
+A place starts it with one line of JSON on its standard input, a ``Ticket``. It connects to the driver, which tells it
 what to run; that connection also carries the server's state, and its end means that the driver is gone.
 """
 
@@ -55,16 +55,17 @@ DIED = "died unexpectedly"
 
 @dataclass(frozen=True)
 class Ticket:
-    """What a task tells the keeper that it starts: the driver, the executor, and a folder for the server's log.
+    """What a place tells the keeper that it starts: the driver, its name, and a folder for the server's log.
 
-    ``jvm`` is the process id of the executor and ``jvm_start`` its start, as ``start_of`` gives it.
+    ``owner`` is the process with which the keeper ends, such as an executor, and ``owner_start`` its start, as
+    ``start_of`` gives it.
     """
 
     driver: tuple[str, int]
     token: str = field(repr=False)
     executor: str
-    jvm: int
-    jvm_start: int
+    owner: int
+    owner_start: int
     gpus: tuple[str, ...]
     folder: str
 
@@ -100,7 +101,7 @@ class _End(NamedTuple):
 
 
 class Keeper:
-    """Starts the server, looks after it, starts it again; until the executor or the driver ends."""
+    """Starts the server, looks after it, starts it again; until its owner or the driver ends."""
 
     def __init__(self, ticket: Ticket) -> None:
         self._ticket = ticket
@@ -111,17 +112,17 @@ class Keeper:
         self._changed = asyncio.Event()
 
     async def run(self) -> None:
-        """Keep the server until the executor ends, the driver ends or says so, or SIGTERM comes."""
+        """Keep the server until its owner ends, the driver ends or says so, or SIGTERM comes."""
         ended = asyncio.Event()
         loop = asyncio.get_running_loop()
         loop.add_signal_handler(signal.SIGTERM, ended.set)
         try:
-            executor = os.pidfd_open(self._ticket.jvm)
+            owner = os.pidfd_open(self._ticket.owner)
         except ProcessLookupError:
             return
-        if start_of(self._ticket.jvm) != self._ticket.jvm_start:
+        if start_of(self._ticket.owner) != self._ticket.owner_start:
             return
-        loop.add_reader(executor, ended.set)
+        loop.add_reader(owner, ended.set)
         reader, writer = await asyncio.open_connection(*self._ticket.driver)
         host = self._join(writer)
         if not (line := await reader.readline()):
@@ -269,7 +270,7 @@ class Keeper:
         self._set(status if ready else with_metrics(status, Metrics()))
 
     def _publish(self, server: OwnServer | None) -> None:
-        publish_server(self._ticket.jvm, self._ticket.jvm_start, server)
+        publish_server(self._ticket.owner, self._ticket.owner_start, server)
 
     def _set(self, status: ServerStatus) -> None:
         self._status = status

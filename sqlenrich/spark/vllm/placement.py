@@ -1,4 +1,4 @@
-"""What a task does on an executor: it starts the keeper of the executor's server, where none runs.
+"""What starts the keeper of a server, where none runs: a task on an executor of Spark, an actor of Ray, this process.
 
 It also puts the server of the executor first, before a task asks. pyspark is imported where a task runs.
 """
@@ -32,9 +32,9 @@ class PlacementError(Exception):
 
 @dataclass(frozen=True)
 class Placement:
-    """What each task is told: where the driver is, the fleet's token and name, the driver's version of sqlenrich.
+    """What a place is told: where the driver is, the fleet's token and name, the driver's version of sqlenrich.
 
-    ``program`` starts vLLM, empty for the Python of the task. ``wait_s``: how long it waits for the other tasks.
+    ``program`` starts vLLM, empty for this Python. ``wait_s``: how long a task of Spark waits for the others.
     """
 
     driver: tuple[str, int]
@@ -47,11 +47,31 @@ class Placement:
     def __call__(self, _: Iterable[object]) -> Iterator[str]:
         """See to this executor's keeper, and wait for the other executors' tasks. Give a problem, if there is one."""
         try:
-            self._check()
-            executor = self._start_keeper()
-            self._wait(executor)
+            self._wait(self.start_keeper(executor_jvm(), task_gpus()))
         except (PlacementError, OSError) as error:
             yield f"on {socket.gethostname()}: {error}"
+
+    def start_keeper(self, owner: int, gpus: tuple[str, ...], number: int = 0) -> str:
+        """Start a keeper that ends with a process, where that has none of this number. Return the place's name.
+
+        Raises PlacementError and OSError.
+        """
+        self._check()
+        start = start_of(owner)
+        place = f"{socket.gethostname()}:{owner}" + (f".{number}" if number else "")
+        folder = host_folder() / f"{self.fleet}-{number}-{owner}-{start}"
+        lock = os.open(lock_file(folder), os.O_CREAT | os.O_RDWR, 0o600)
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            return place  # its keeper holds the lock
+        else:
+            folder.mkdir(mode=0o700, exist_ok=True)
+            ticket = Ticket(self.driver, self.token, place, owner, start or 0, gpus, str(folder))
+            start_keeper(ticket, lock)
+        finally:
+            os.close(lock)
+        return place
 
     def _check(self) -> None:
         if self.version != __version__:
@@ -65,24 +85,6 @@ class Placement:
                 f"vLLM is not installed for {sys.executable}: install it there, or give the program that starts it as "
                 'command=("/path/to/vllm", "serve")'
             )
-
-    def _start_keeper(self) -> str:
-        jvm = executor_jvm()
-        start = start_of(jvm)
-        executor = f"{socket.gethostname()}:{jvm}"
-        folder = host_folder() / f"{self.fleet}-{jvm}-{start}"
-        lock = os.open(lock_file(folder), os.O_CREAT | os.O_RDWR, 0o600)
-        try:
-            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            return executor  # its keeper holds the lock
-        else:
-            folder.mkdir(mode=0o700, exist_ok=True)
-            ticket = Ticket(self.driver, self.token, executor, jvm, start or 0, task_gpus(), str(folder))
-            start_keeper(ticket, lock)
-        finally:
-            os.close(lock)
-        return executor
 
     def _wait(self, executor: str) -> None:
         host, port = self.driver
