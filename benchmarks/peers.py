@@ -1,6 +1,6 @@
 """Other clients that ask a model for every row, each in a process of its own. Imports nothing of sqlenrich.
 
-    python benchmarks/peers.py {bare,daft,spark} DATA.csv ROWS IN_FLIGHT URL OUTPUT
+    python benchmarks/peers.py {bare,daft,ray,spark} DATA.csv ROWS IN_FLIGHT URL OUTPUT
 
 Prints a line of JSON: the seconds of the work itself, or why this interpreter can't do it.
 """
@@ -105,6 +105,26 @@ def daft(data: str, rows: int, _: int, url: str, output: str) -> float:
     return seconds
 
 
+def ray(data: str, rows: int, _: int, url: str, output: str) -> float:
+    """Ray's HTTP processor with its own settings, from CSV to Parquet."""
+    import ray.data
+    from ray.data.llm import HttpRequestProcessorConfig, build_processor
+
+    ray.init(include_dashboard=False, log_to_driver=False)
+    started = time.perf_counter()
+    processor = build_processor(
+        HttpRequestProcessorConfig(url=f"{url}/chat/completions"),
+        preprocess=lambda row: {
+            "payload": {"model": "mock", "messages": [{"role": "user", "content": QUESTION + row["body"]}], **PARAMS}
+        },
+        postprocess=lambda row: {"answer": row["http_response"]["choices"][0]["message"]["content"]},
+    )
+    processor(ray.data.read_csv(data).limit(rows)).write_parquet(output)
+    seconds = time.perf_counter() - started
+    assert ray.data.read_parquet(output).count() == rows
+    return seconds
+
+
 def spark(data: str, rows: int, in_flight: int, url: str, output: str) -> float:
     """An asynchronous ``mapInPandas`` from CSV to Parquet. The partitions share the requests in flight."""
     import aiohttp  # noqa: F401
@@ -132,7 +152,7 @@ def spark(data: str, rows: int, in_flight: int, url: str, output: str) -> float:
     return seconds
 
 
-KINDS: dict[str, Callable[[str, int, int, str, str], float]] = {"bare": bare, "daft": daft, "spark": spark}
+KINDS: dict[str, Callable[[str, int, int, str, str], float]] = {"bare": bare, "daft": daft, "ray": ray, "spark": spark}
 
 
 def main() -> None:

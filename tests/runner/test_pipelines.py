@@ -36,7 +36,9 @@ def through(tool: str, folder: Path, **given: Any) -> list[dict[str, Any]]:
     """Send rows through a tool, in a process of its own; return them with their results, in the order of their ids."""
     output = folder / "found.parquet"
     settings = {"bodies": BODIES, "output": str(output), **given}
-    driver = [sys.executable, "-m", "tests.support.pipeline_driver", tool, json.dumps(settings)]
+    file = folder / "settings.json"
+    file.write_text(json.dumps(settings))
+    driver = [sys.executable, "-m", "tests.support.pipeline_driver", tool, str(file)]
     done = subprocess.run(driver, cwd=ROOT, capture_output=True, text=True, check=False, timeout=240)
     assert done.returncode == 0, done.stderr[-4000:]
     rows: list[dict[str, Any]] = pq.read_table(output).to_pylist()

@@ -1,6 +1,7 @@
 """Rows through another tool's pipeline, in a process of its own: ``python pipeline_driver.py TOOL SETTINGS``.
 
-SETTINGS is JSON: the rows, the endpoint, and folders. The rows with their results are written to a Parquet file.
+SETTINGS is a file of JSON: the rows, the endpoint, and folders; ``batch`` rows a table, ``actors`` of Ray with
+``concurrency`` requests each. The rows with their results are written to a Parquet file.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ import signal
 import sys
 import threading
 from collections.abc import Callable, Mapping
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -28,6 +30,8 @@ WORDS = se.enrichment("words", prompt="{{ body }}", key=["id"], output={"word": 
 OUTPUTS = {"tickets": ("intent", "urgency"), "words": ("word",)}
 RESULTS = ("_error", "_error_detail", "_model", "_request_hash")
 BATCH = 25
+ACTORS = 2
+CONCURRENCY = 8
 KILLED_AFTER_S = 0.3
 
 
@@ -51,7 +55,8 @@ def options_of(given: Mapping[str, Any]) -> dict[str, Any]:
     if "local" in given:
         counting = functools.partial(Counting, given["local"])
         return {"model": se.LocalModel(counting, name="words", version="1", batch=8)}
-    return {"endpoint": se.Endpoint(given["url"], model="mock", concurrency=8), "responses": given["answers"]}
+    endpoint = se.Endpoint(given["url"], model="mock", concurrency=given.get("concurrency", CONCURRENCY))
+    return {"endpoint": endpoint, "responses": given["answers"]}
 
 
 def by_ray(table: pa.Table, enrichment: se.Enrichment, given: Mapping[str, Any]) -> pa.Table:
@@ -63,14 +68,21 @@ def by_ray(table: pa.Table, enrichment: se.Enrichment, given: Mapping[str, Any])
     ray.data.DataContext.get_current().enable_progress_bars = False
     kind = KilledOnce if "flag" in given else se.Enricher
     options = options_of(given) | ({"flag": given["flag"]} if "flag" in given else {})
-    enriched = ray.data.from_arrow(table).map_batches(
-        kind,
-        fn_constructor_args=[enrichment],
-        fn_constructor_kwargs=options,
-        batch_format="pyarrow",
-        batch_size=BATCH,
-        max_concurrency=2,
-        compute=ray.data.ActorPoolStrategy(size=2, max_tasks_in_flight_per_actor=3),
+    batch = given.get("batch", BATCH)
+    # An actor takes a whole block: rows of one block would all be one actor's.
+    enriched = (
+        ray.data.from_arrow(table)
+        .repartition(max(1, len(table) // batch))
+        .map_batches(
+            kind,
+            fn_constructor_args=[enrichment],
+            fn_constructor_kwargs=options,
+            batch_format="pyarrow",
+            batch_size=batch,
+            num_cpus=0.5,  # the tasks that feed the actors need CPUs too
+            max_concurrency=2,
+            compute=ray.data.ActorPoolStrategy(size=given.get("actors", ACTORS), max_tasks_in_flight_per_actor=3),
+        )
     )
     found = pa.concat_tables(ray.get(enriched.to_arrow_refs()), promote_options="permissive")
     ray.shutdown()
@@ -86,7 +98,7 @@ def by_daft(table: pa.Table, enrichment: se.Enrichment, given: Mapping[str, Any]
     kinds = {"urgency": daft.DataType.int64()}
     fields = {name: kinds.get(name, daft.DataType.string()) for name in names}
 
-    batched: Any = daft.method.batch(return_dtype=daft.DataType.struct(fields), batch_size=BATCH)
+    batched: Any = daft.method.batch(return_dtype=daft.DataType.struct(fields), batch_size=given.get("batch", BATCH))
 
     @daft.cls(max_concurrency=1)
     class Ask:
@@ -121,11 +133,19 @@ def by_vane(table: pa.Table, enrichment: se.Enrichment, given: Mapping[str, Any]
     names = [*table.column_names, *OUTPUTS[enrichment.name], *RESULTS]
     schema: Any = {name: kinds.get(name, "VARCHAR") for name in names}
     rows = vane.connect().from_arrow(table)
-    found = rows.map_batches(Ask, schema=schema, batch_size=BATCH, actor_number=1).arrow()
+    found = rows.map_batches(Ask, schema=schema, batch_size=given.get("batch", BATCH), actor_number=1).arrow()
     return found.read_all() if hasattr(found, "read_all") else found
 
 
+def alone(table: pa.Table, enrichment: se.Enrichment, given: Mapping[str, Any]) -> pa.Table:
+    """An Enricher in threads, two tables at a time."""
+    enricher, batch = se.Enricher(enrichment, **options_of(given)), given.get("batch", BATCH)
+    with ThreadPoolExecutor(2) as pool:
+        return pa.concat_tables(pool.map(enricher, (table.slice(at, batch) for at in range(0, len(table), batch))))
+
+
 TOOLS: dict[str, Callable[[pa.Table, se.Enrichment, Mapping[str, Any]], pa.Table]] = {
+    "alone": alone,
     "ray": by_ray,
     "daft": by_daft,
     "vane": by_vane,
@@ -134,7 +154,7 @@ TOOLS: dict[str, Callable[[pa.Table, se.Enrichment, Mapping[str, Any]], pa.Table
 
 def main() -> None:
     """Send the rows through a tool and write what comes out."""
-    tool, given = sys.argv[1], json.loads(sys.argv[2])
+    tool, given = sys.argv[1], json.loads(Path(sys.argv[2]).read_text(encoding="utf-8"))
     table = pa.table({"id": list(range(len(given["bodies"]))), "body": pa.array(given["bodies"], pa.string())})
     found = TOOLS[tool](table, WORDS if "local" in given else TICKETS, given)
     pq.write_table(found, given["output"])
