@@ -44,6 +44,7 @@ if TYPE_CHECKING:
     from sqlenrich.runner.report import Report
     from sqlenrich.runner.retry import retry
     from sqlenrich.runner.run import run
+    from sqlenrich.runner.steps import Steps
     from sqlenrich.runner.tune import Tuned, tune
     from sqlenrich.runner.warehouse_usage import Usage, usage
     from sqlenrich.schema import check_response
@@ -81,6 +82,7 @@ _MODULES = {
     "runner.report": ("Report",),
     "runner.retry": ("retry",),
     "runner.run": ("run",),
+    "runner.steps": ("Steps",),
     "runner.tune": ("Tuned", "tune"),
     "runner.warehouse_usage": ("Usage", "usage"),
     "schema": ("check_response",),

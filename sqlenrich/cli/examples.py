@@ -21,6 +21,7 @@ _COMMANDS = {
         "sqlenrich run tickets.prompt --input tickets.csv --output out.duckdb --mock",
         "sqlenrich run tickets.prompt --input 'day/*.csv.gz' --output out.duckdb --output out.csv --incremental",
         "sqlenrich run tickets.prompt --target prod --max-cost 20",
+        "sqlenrich run tickets.prompt replies.prompt --input tickets.csv --output out.duckdb",
     ),
     "retry": (
         "sqlenrich retry tickets.prompt --output out.duckdb --reason TRUNCATED",

@@ -14,6 +14,8 @@ from sqlenrich.spec.contract import OutputContract
 
 CTE_NAMES = ("accepted",)
 """The names of the common table expressions inside the steps."""
+OWN_COLUMNS = ("_request_hash", "_model", "_version", "_fingerprint", "_asked_at", "_truncated")
+"""The columns of accepted rows beside those of the source and the output; the last one only with a limit that cuts."""
 
 
 @dataclass(frozen=True)

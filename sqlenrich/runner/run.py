@@ -5,10 +5,10 @@ from __future__ import annotations
 import importlib
 import threading
 import time
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Unpack
+from typing import TYPE_CHECKING, Any, Unpack, overload
 
 from sqlenrich.ask.model_choice import ModelChoice
 from sqlenrich.ask.observer import Observer, Stopper
@@ -36,8 +36,10 @@ from sqlenrich.store.inputs import Input, input_of
 
 if TYPE_CHECKING:  # "import sqlenrich" does not load the HTTP client
     from sqlenrich.llm.messages import Answer
+    from sqlenrich.runner.steps import Steps
 
 
+@overload
 def run(
     enrichment: Enrichment | str | Path,
     *,
@@ -51,7 +53,28 @@ def run(
     observer: Observer | None = None,
     stopper: Stopper | None = None,
     **options: Unpack[RunOptions],
-) -> Report:
+) -> Report: ...
+
+
+@overload
+def run(
+    enrichment: list[Enrichment | str | Path] | list[Enrichment] | list[str] | list[Path],
+    *,
+    keep_going: bool = False,
+    input: Any = None,
+    output: Output | None = None,
+    model: AnyModel | None = None,
+    caps: Caps | None = None,
+    responses: str | None = None,
+    tables: str | None = None,
+    config: Config | None = None,
+    observer: Observer | None = None,
+    stopper: Stopper | None = None,
+    **options: Unpack[RunOptions],
+) -> Steps: ...
+
+
+def run(enrichment: Any, *, keep_going: bool = False, **options: Any) -> Report | Steps:
     """Enrich a table and give the report.
 
     ``input`` is a path, a pattern, a folder or a URL of CSV, TSV, JSON lines or Parquet files (``encoding`` is that of
@@ -75,8 +98,46 @@ def run(
     ``spark``, a SparkSession or the URL of a master, the run works there: ``input`` may be a query too, ``output`` is a
     schema or a folder, executors ask the endpoint, and reach the driver at ``desk_port``.
 
+    A list of enrichments runs as steps of one run in one output, each after those whose results it reads (``source:
+    {ref: NAME}``, or ``{{ ref('NAME') }}`` in a query), and gives :class:`~sqlenrich.Steps`. ``input`` is that of the
+    steps that read no other, ``caps`` are shared, and a step is skipped where one that it reads ended with exit status
+    3 or 4; with ``keep_going`` only with 4.
+
     A bad answer is a row of NAME_quarantine. Raises SqlenrichError only for what keeps a run from starting or going on.
     """
+    if isinstance(enrichment, Enrichment | str | Path):
+        if keep_going:
+            raise ConfigError("keep_going is for steps: give several enrichments")
+        return run_one(enrichment, **options)
+    from sqlenrich.runner.steps import StepGroup
+
+    observer, stopper = options.pop("observer", None) or default_observer(), options.pop("stopper", None) or Stopper()
+    group = StepGroup(enrichment, **options)
+    for line in group.plan().lines():
+        observer.note(line)
+
+    def run_step(step: Enrichment, given: Mapping[str, Any]) -> Report:
+        return run_one(step, observer=observer, stopper=stopper, **given)
+
+    return group.run(run_step, keep_going=keep_going, observer=observer, stopper=stopper)
+
+
+def run_one(
+    enrichment: Enrichment | str | Path,
+    *,
+    input: Any = None,
+    output: Output | None = None,
+    model: AnyModel | None = None,
+    caps: Caps | None = None,
+    responses: str | None = None,
+    tables: str | None = None,
+    config: Config | None = None,
+    observer: Observer | None = None,
+    stopper: Stopper | None = None,
+    run_id: str = "",
+    **options: Unpack[RunOptions],
+) -> Report:
+    """Enrich a table as :func:`run` does, as the run of a given id."""
     clock = time.monotonic()
     setup = set_up(
         "run", RunOptions, options, enrichment,
@@ -95,6 +156,7 @@ def run(
         chunk_rows=options.get("chunk_rows"),
         name=tables or "",
         clock=clock,
+        run_id=run_id,
         next=next_commands(setup.enrichment, output, setup.wanted, options),
         batch=batch_policy(options),
     )

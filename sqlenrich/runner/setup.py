@@ -76,8 +76,15 @@ def set_up(
     source = input_of(input, options.get("encoding"))
     loaded = with_source_options(loaded, **chosen(options, SOURCE_OPTIONS))
     place = place_of(loaded, settings, output, responses, named)
+    loaded = loaded.with_refs(lambda name: result_of(name, place.output))
     wanted = of_target(wanted_model(model, **chosen(options, MODEL_OPTIONS)), place)
     return Setup(loaded, settings, source, caps_of(caps, options), wanted, place.output, place.responses)
+
+
+def result_of(name: str, output: Output | None) -> str:
+    """Return the relation of an enrichment's accepted rows in an output; a database of DuckDB has it by its name."""
+    relations = getattr(output, "relations", None)
+    return name if relations is None else str(relations(name)["enriched"])
 
 
 def settings_of(config: Config | None, enrichment: Enrichment, prices: str | Path | Prices | None) -> Config:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 import json
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -20,6 +20,7 @@ from sqlenrich.prompt.shapes import column_shapes
 from sqlenrich.spec.condition import columns_of_condition, parse_condition
 from sqlenrich.spec.contract import OutputContract
 from sqlenrich.spec.quality import Quality
+from sqlenrich.spec.source_refs import SourceRefs
 
 RESERVED_COLUMNS = (
     "_error", "_error_detail", "_repaired", "response", "prompt", "_attempts", "_request_hash", "request_hash",
@@ -49,6 +50,8 @@ class Enrichment(OutputContract, TextRepr):
     description: str = ""
     source: str | None = None
     query: str | None = None
+    refs: SourceRefs | None = None
+    """The results of other enrichments that the source reads."""
     keep_all: bool = False
     """Whether ``keep`` stands for all columns of the source but the key, which :meth:`with_all_kept` names."""
     columns: Mapping[str, SourceColumn] = field(default_factory=dict)
@@ -163,6 +166,13 @@ class Enrichment(OutputContract, TextRepr):
         except ValueError:  # a condition that is reported elsewhere
             tested = ()
         return tuple(dict.fromkeys((*printed, *self.key, *self.keep, *(self.require or ()), *tested)))
+
+    def with_refs(self, relation: Callable[[str], str]) -> Enrichment:
+        """Return it with a source that reads each other enrichment's result as its ``relation``."""
+        if self.refs is None:
+            return self
+        source, query = self.refs.filled(relation)
+        return replace(self, source=source, query=query)
 
     def with_all_kept(self, source: Iterable[str] | None) -> Enrichment:
         """Return it with the columns that ``keep: "*"`` stands for: those of the ``source`` but the key.

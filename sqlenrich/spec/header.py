@@ -37,8 +37,10 @@ HEADER: dict[str, dict[str, Any]] = {
         "anyOf": [
             {"type": "string"},
             {"type": "object", "properties": {"query": {"type": "string"}}, "required": ["query"]},
+            {"type": "object", "properties": {"ref": {"type": "string"}}, "required": ["ref"]},
         ],
-        "description": "A table, or {query: SELECT ...}. A run can read a file instead.",
+        "description": "A table, {query: SELECT ...}, or {ref: NAME}: the result of the enrichment NAME. "
+        "A query reads one as {{ ref('NAME') }}. A run can read a file instead.",
     },
     "key": {
         **_TEXTS,

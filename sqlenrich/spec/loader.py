@@ -27,6 +27,7 @@ from sqlenrich.spec.limits import Limit, cut_problem, read_limit
 from sqlenrich.spec.output import read_output
 from sqlenrich.spec.params import read_params
 from sqlenrich.spec.quality import Quality, read_quality
+from sqlenrich.spec.source_refs import SourceRefs, read_source
 from sqlenrich.spec.turns import Problem, read_turns
 
 GATEWAY = "gateway"
@@ -120,7 +121,7 @@ class _Loader:
             self.wrong.add("output")
         params, engine_params, problems = read_params(self.mapping("params"))
         self.report_all(problems)
-        source, query = self.table()
+        source, query, refs = self.table()
         retry = self.mapping("retry")
         if not isinstance(retry.get("feedback", False), bool):
             self.report(f"feedback must be true or false, not {retry['feedback']!r}", ("retry", "feedback"))
@@ -146,6 +147,7 @@ class _Loader:
             description=self.value("description", str, ""),
             version=None if version is None else str(version),
             source=source,
+            refs=refs,
             query=query,
             key=self.names("key"),
             keep=() if keep_all else self.names("keep"),
@@ -322,14 +324,15 @@ class _Loader:
         self.report_all(problems)
         return quality
 
-    def table(self) -> tuple[str | None, str | None]:
-        source = self.values.get("source")
-        if source is None or (isinstance(source, str) and source):
-            return source, None
-        if isinstance(source, dict) and list(source) == ["query"] and isinstance(source["query"], str):
-            return None, source["query"]
-        self.report('source must be a table name or {query: "SELECT ..."}', ("source",))
-        return None, None
+    def table(self) -> tuple[str | None, str | None, SourceRefs | None]:
+        try:
+            source, query, refs = read_source(self.values.get("source"))
+        except ValueError as error:
+            self.report(str(error), ("source",))
+            return None, None, None
+        if refs is not None and self.name in refs.names:
+            self.report(f"source: {self.name} can't read its own result", ("source",))
+        return source, query, refs
 
     def columns(self) -> dict[str, SourceColumn]:
         columns: dict[str, SourceColumn] = {}

@@ -72,7 +72,7 @@ def test_no_model_is_a_usage_error_that_names_the_three_ways(tmp_path: Path, dat
 @pytest.mark.parametrize(
     ("arguments", "expected"),
     [
-        (("run",), "Missing argument 'FILE'"),
+        (("run",), "Missing argument 'FILE...'"),
         (("run", "x.prompt", "--nope"), "No such option"),
         (("run", "{prompt}", "--input", "{data}", "--mock"), "where to? Give --output out.duckdb (or .csv"),
         (("run", "{prompt}", "--target", "x"), 'no target "x"; there are: none; write [targets.x] in sqlenrich.toml'),

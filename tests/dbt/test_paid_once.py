@@ -105,6 +105,16 @@ def second_enrichment(project: DbtProject) -> None:
     se.write_dbt([se.load(second)], project.folder)
 
 
+def step_over_results(project: DbtProject) -> None:
+    second = project.prompt.with_name("replies.prompt")
+    second.write_text(
+        "---\nsource: {ref: tickets}\nkey: [id]\nkeep: [urgency]\ncolumns: {id: string, urgency: bigint}\n"
+        "output: {reply: string}\n---\nAnswer the {{ intent }} message {{ id }}\n",
+        encoding="utf-8",
+    )
+    se.write_dbt([se.load(second)], project.folder)
+
+
 def prompt(old: str, new: str) -> Change:
     return lambda project: project.change_prompt(old, new)
 
@@ -157,6 +167,7 @@ CASES = {
     ),
     "rename": Case((renamed,), accepted=("dev.cases",)),
     "v2": Case((second_version,), accepted=("dev.tickets", "dev.tickets_v2")),
+    "a step over results": Case((step_over_results,), (RUN, RUN), calls=ROWS, accepted=("dev.tickets", "dev.replies")),
     "threshold and our version": Case(
         (prompt("max_quarantine: 0.05", "max_quarantine: 0.2"), upgraded), modified=False
     ),

@@ -12,6 +12,7 @@ import os
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -80,17 +81,17 @@ def live(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Live]:
 
 def test_a_warehouse_from_the_preflight_to_the_bill(live: Live) -> None:
     enrichment = se.load(live.folder / f"{NAME}.prompt")
-    place = {"engine": live.engine, "profile": live.profile, "output": live.schema}
-    planned = se.estimate(enrichment, **place)  # type: ignore[arg-type]
+    place: dict[str, Any] = {"engine": live.engine, "profile": live.profile, "output": live.schema}
+    planned = se.estimate(enrichment, **place)
     assert (planned.rows, planned.calls) == (len(ROWS), len(ROWS))
-    first = se.run(enrichment, **place, max_rows=3)  # type: ignore[arg-type]
+    first = se.run(enrichment, **place, max_rows=3)
     assert (first.calls, first.quarantine.get("UNREADABLE"), first.stopped_at) == (3, None, "max_rows")
-    rest = se.run(enrichment, **place)  # type: ignore[arg-type]
+    rest = se.run(enrichment, **place)
     assert (rest.cached, rest.enriched + rest.quarantined, rest.pending) == (3, len(ROWS), 0)
     assert rest.enriched >= 0.9 * len(ROWS), dict(rest.quarantine)
-    again = se.run(enrichment, **place)  # type: ignore[arg-type]
+    again = se.run(enrichment, **place)
     assert (again.calls, again.enriched) == (0, rest.enriched)
-    used = se.usage(**place)  # type: ignore[arg-type]
+    used = se.usage(**place)
     assert [run.answers for run in used.runs[-3:]] == [3, len(ROWS) - 3, 0]
     assert used.not_stored is None
 

@@ -105,10 +105,18 @@ REFUSED = [
     pytest.param(
         "version: true", "line 2: version must be a number or a text, not True @ version", id="boolean version"
     ),
-    pytest.param("source: 3", 'line 2: source must be a table name or {query: "SELECT ..."} @ source', id="source"),
-    pytest.param("source: ''", 'line 2: source must be a table name or {query: "SELECT ..."} @ source', id="no source"),
     pytest.param(
-        "source: {qery: x}", 'line 2: source must be a table name or {query: "SELECT ..."} @ source', id="qery"
+        "source: 3", 'line 2: source must be a table name, {query: "SELECT ..."} or {ref: NAME} @ source', id="source"
+    ),
+    pytest.param(
+        "source: ''",
+        'line 2: source must be a table name, {query: "SELECT ..."} or {ref: NAME} @ source',
+        id="no source",
+    ),
+    pytest.param(
+        "source: {qery: x}",
+        'line 2: source must be a table name, {query: "SELECT ..."} or {ref: NAME} @ source',
+        id="qery",
     ),
     pytest.param("key: id", "line 2: key must be a list of column names, not 'id' @ key", id="key"),
     pytest.param("key: [id, id]", 'line 2: "id" is repeated @ key', id="key twice"),

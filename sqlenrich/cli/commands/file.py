@@ -61,6 +61,10 @@ def check(files: tuple[str, ...], model: str | None, engines: tuple[str, ...], e
     found = [examine(file, model=model, engines=engines) for file in files]
     click.echo("\n".join(one.text for one in found))
     check_names({one.place: one.name for one in found if one.name is not None})
+    if len(files) > 1 and all(one.name is not None for one in found):
+        from sqlenrich.runner.steps import check_steps
+
+        check_steps([se.load(file) for file in files])
     return 0 if all(one.usable for one in found) else EXIT_USAGE
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -68,7 +68,7 @@ def preview(file: str, input_: str | None, rows: int, yes: bool, **options: Any)
 
 
 @cli.command(epilog=EXAMPLES["plan"])
-@click.argument("file")
+@click.argument("files", nargs=-1, required=True, metavar="FILE...")
 @input_option
 @click.option("--output", metavar="PATH", help="Where the run would write. Requests answered there are not asked.")
 @place_options
@@ -83,7 +83,7 @@ def preview(file: str, input_: str | None, rows: int, yes: bool, **options: Any)
 @click.option("--sample", default=100, show_default=True, type=click.IntRange(0, 10_000), help="Prompts to count.")
 @json_option("plan")
 def plan(
-    file: str,
+    files: tuple[str, ...],
     input_: str | None,
     output: str | None,
     as_json: bool,
@@ -91,20 +91,27 @@ def plan(
 ) -> None:
     """Estimate the calls, cost and time of a run.
 
-    Requests no completion, and writes nothing. A warehouse compiles the statements of the run.
+    Requests no completion, and writes nothing. A warehouse compiles the statements of the run. Several files are the
+    steps of one run.
     """
-    _plan(file, input_, output, as_json=as_json, **options)
+    _plan(files, input_, output, as_json=as_json, **options)
 
 
 def _plan(
-    file: str, input_: str | None, output: str | tuple[str, ...] | None, *, as_json: bool, **options: Any
+    files: tuple[str, ...], input_: str | None, output: str | tuple[str, ...] | None, *, as_json: bool, **options: Any
 ) -> None:
-    found = se.estimate(se.load(file), input=input_, output=output, **options)
+    found: Any
+    if len(files) > 1:
+        from sqlenrich.runner.steps import StepGroup
+
+        found = StepGroup([se.load(file) for file in files], input=input_, output=output, **options).plan()
+    else:
+        found = se.estimate(se.load(files[0]), input=input_, output=output, **options)
     click.echo(found.to_json() if as_json else found.to_text(terminal.width() if sys.stdout.isatty() else None))
 
 
 @cli.command(epilog=EXAMPLES["run"])
-@click.argument("file")
+@click.argument("files", nargs=-1, required=True, metavar="FILE...")
 @input_option
 @outputs_option
 @place_options
@@ -126,18 +133,67 @@ def _plan(
     "--evaluate", "scored", is_flag=True, help="Score the prompt by its labels first; end where a requirement fails."
 )
 @click.option("--dry-run", is_flag=True, help="Estimate calls, cost and time as sqlenrich plan does; ask nothing.")
+@click.option("--keep-going", is_flag=True, help="Run a step also where one that it reads ended with exit status 3.")
 @json_option("report")
-def run(file: str, input_: str | None, yes: bool, as_json: bool, dry_run: bool, **options: Any) -> int:
+def run(
+    files: tuple[str, ...],
+    input_: str | None,
+    yes: bool,
+    as_json: bool,
+    dry_run: bool,
+    keep_going: bool,
+    **options: Any,
+) -> int:
     """Enrich a table.
 
     NAME gets the accepted rows, NAME_quarantine the refused ones with their reasons. On a warehouse its own function
-    asks the model, unless --endpoint names one. On Spark its executors ask an endpoint.
+    asks the model, unless --endpoint names one. On Spark its executors ask an endpoint. Several files are steps: a
+    file whose source is the result of another (source: {ref: NAME}) runs after it.
     """
     if dry_run:
         options = {name: value for name, value in options.items() if name not in NOT_PLANNED}
-        _plan(file, input_, _outputs(options), as_json=as_json, **options)
+        _plan(files, input_, _outputs(options), as_json=as_json, **options)
         return 0
-    return _report(se.run, file, yes=yes, as_json=as_json, input=input_, **options)
+    if len(files) > 1:
+        return _steps(files, yes=yes, as_json=as_json, keep_going=keep_going, input=input_, **options)
+    if keep_going:
+        raise click.UsageError("--keep-going is for steps: give several files")
+    return _report(se.run, files[0], yes=yes, as_json=as_json, input=input_, **options)
+
+
+def _steps(files: tuple[str, ...], *, yes: bool, as_json: bool, keep_going: bool, **options: Any) -> int:
+    """Run several files as steps, each with a progress of its own, print their reports, and give the exit status."""
+    from sqlenrich.cli.progress import JsonLog, Progress
+    from sqlenrich.runner.run import run_one
+    from sqlenrich.runner.steps import StepGroup
+
+    if options.pop("scored", False):
+        raise click.UsageError("--evaluate scores one prompt: give one file, or sqlenrich evaluate before the run")
+    shown = JsonLog if options.pop("log") == "json" else Progress
+    group = StepGroup([se.load(file) for file in files], output=_outputs(options), **options)
+    plan = group.plan() if len(group.steps) > 1 else None
+
+    def run_step(step: se.Enrichment, given: Mapping[str, Any]) -> Report:
+        with shown.of_command(yes=yes, waits=True) as progress:
+            progress.note(f"step {step.name}")
+            try:
+                report = run_one(step, observer=progress, stopper=progress.stopper, **given)
+            except SqlenrichError as error:
+                if progress.fail(error):
+                    raise click.exceptions.Exit(status_of(error)) from None
+                raise
+            progress.finish(report)
+        return report
+
+    with shown.of_command(yes=yes) as progress:
+        for line in [] if plan is None else plan.lines():
+            progress.note(line)
+    found = group.run(run_step, keep_going=keep_going)
+    for name, why in found.skipped.items():
+        click.echo(f"step {name} did not run: {why}", err=True)
+    if as_json:
+        click.echo(found.to_json())
+    return found.exit_status
 
 
 @cli.command(epilog=EXAMPLES["retry"])

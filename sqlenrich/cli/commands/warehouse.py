@@ -55,6 +55,7 @@ def render(file: str, engine: str | None, target: str | None, out: str | None, *
     if target is not None:
         place = config.target(target)
         engine, options["relations"] = place.engine, place.relations(RELATIONS, enrichment.name)
+        enrichment = enrichment.with_refs(lambda name: place.relations(RELATIONS, name)["enriched"])
     script = se.render(enrichment, engine=str(engine), config=config, **options)
     if out is None:
         click.echo(script, nl=False)

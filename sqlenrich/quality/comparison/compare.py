@@ -193,7 +193,7 @@ def _sample(
         raise ConfigError(f"the table {source} has no first rows: leave out --first")
     used = [one.source_name(name) for one in files for name in replace(one, keep=()).used_columns()]
     drawn, rows_in = source.drawn(files, [*used, *truth.values()], rows, seed)
-    plain = [replace(one, source=None, query=None) for one in files]
+    plain = [replace(one, source=None, query=None, refs=None) for one in files]
     return draw_sample(plain, path, drawn, rows, None, truth)._replace(rows_in=rows_in)
 
 

@@ -77,7 +77,14 @@ def prepare_side(
     responses = responses or place.backend.relations(enrichment.name)["responses"]
     # The sample is filtered and the key is only shown, so neither changes a request.
     own = replace(
-        enrichment, source=SAMPLE_TABLE, query=None, key=(sample.row_column,), keep=(), keep_all=False, where=None
+        enrichment,
+        source=SAMPLE_TABLE,
+        query=None,
+        refs=None,
+        key=(sample.row_column,),
+        keep=(),
+        keep_all=False,
+        where=None,
     )
     try:
         wanted = wanted_model(options["model"], **chosen(options, MODEL_OPTIONS))
