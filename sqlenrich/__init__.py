@@ -119,6 +119,7 @@ __all__ = [
     "SpecError",
     "SqlenrichError",
     "Step",
+    "Steps",
     "Tuned",
     "UnsupportedError",
     "Usage",
