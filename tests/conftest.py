@@ -8,6 +8,7 @@ from contextlib import ExitStack
 
 import pytest
 
+from tests.standins.spark import QUICK_JAVA
 from tests.support.warehouses import MODULES, Standin, standin
 
 
@@ -47,6 +48,18 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     for item in items:
         if (name := group(item)) is not None:
             item.add_marker(pytest.mark.xdist_group(name))
+
+
+@pytest.fixture(scope="session", autouse=True)
+def quick_java(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+    """Let each Spark that a test starts as a program of its own use Java's quick compiler too."""
+    folder = tmp_path_factory.mktemp("spark-conf")
+    options = {f"spark.{name}.extraJavaOptions": QUICK_JAVA for name in ("driver", "executor")}
+    lines = {**options, "spark.ui.enabled": "false"}
+    (folder / "spark-defaults.conf").write_text("".join(f"{name} {value}\n" for name, value in lines.items()))
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("SPARK_CONF_DIR", str(folder))
+        yield
 
 
 def group(item: pytest.Item) -> str | None:

@@ -8,6 +8,7 @@ import subprocess
 import sys
 import threading
 import time
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -233,40 +234,45 @@ def test_a_stopped_run_stores_the_batch_under_way_and_a_second_stop_ends_the_pro
     assert str(tmp_path) not in processes
 
 
+@pytest.fixture
+def spark() -> Iterator[Any]:
+    """Spark's interpreter."""
+    from tests.standins.spark import INTERPRETED, settings, spark_session
+
+    with settings(INTERPRETED):
+        yield spark_session()
+
+
 @pytest.mark.spark
 @pytest.mark.parametrize("per", ["process", "executor"])
-def test_tasks_of_spark_ask_it_and_find_the_row_at_fault(tmp_path: Path, per: str) -> None:
-    from tests.standins.spark import spark_session
-
-    session, folder = spark_session(), tmp_path / "seen"
+def test_tasks_of_spark_ask_it_and_find_the_row_at_fault(tmp_path: Path, per: str, spark: Any) -> None:
     rows = [{"id": n, "body": f"the word {'poison' if n % 90 == 7 else f'w{n % 60}'}"} for n in range(180)]
-    local = model(folder, "die", per=per)
-    report = se.run(PROMPT, input=rows, output=tmp_path / "out", spark=session, model=local)
+    local = model(tmp_path / "seen", "die", per=per)
+    report = se.run(PROMPT, input=rows, output=tmp_path / "out", spark=spark, model=local)
     assert (report.enriched, report.quarantine) == (178, {"CALL_ERROR": 2})
     expected = se.run(PROMPT, input=rows, model=model(tmp_path / "alone", "die"))
-    found = session.read.parquet(str(tmp_path / "out" / "words")).collect()
+    found = spark.read.parquet(str(tmp_path / "out" / "words")).collect()
     assert {row["id"]: row["word"] for row in found} == words(expected)
-    if per == "process":
-        return
-    again = se.run(PROMPT, input=rows, output=tmp_path / "out", spark=session, model=local)
-    assert (again.calls, again.enriched) == (0, 178)
-    capped = se.run(
-        PROMPT, input=rows, output=tmp_path / "capped", spark=session, model=model(folder, per=per), max_calls=10
-    )
-    assert (capped.calls, capped.stopped_at) == (10, "max_calls")
-    assert se.audit(PROMPT, output=tmp_path / "out", spark=session).holds
 
 
 @pytest.mark.spark
-def test_a_class_that_can_not_be_loaded_in_tasks_is_told_in_one_line(tmp_path: Path) -> None:
-    from tests.standins.spark import spark_session
+def test_tasks_of_spark_keep_caps_and_ask_nothing_again(tmp_path: Path, spark: Any) -> None:
+    local, output = model(tmp_path / "seen", per="executor"), tmp_path / "out"
+    capped = se.run(PROMPT, input=ROWS, output=output, spark=spark, model=local, max_calls=2)
+    assert (capped.calls, capped.stopped_at) == (2, "max_calls")
+    rest = se.run(PROMPT, input=ROWS, output=output, spark=spark, model=local)
+    assert (rest.calls, rest.enriched) == (2, 20)
+    assert se.audit(PROMPT, output=output, spark=spark).holds
 
+
+@pytest.mark.spark
+def test_a_class_that_can_not_be_loaded_in_tasks_is_told_in_one_line(tmp_path: Path, spark: Any) -> None:
     for fault, per, told in (
         ("load", "process", "LocalModel words can't be loaded: OSError: no such model: weights.bin"),
         ("", "gpu", 'LocalModel words: per="gpu", and no GPU is seen on '),
     ):
-        local, session = model(tmp_path / "m", fault, per=per), spark_session()
+        local = model(tmp_path / "m", fault, per=per)
         with pytest.raises(se.SqlenrichError) as caught:
-            se.run(PROMPT, input=ROWS, output=tmp_path / "out", spark=session, model=local)
+            se.run(PROMPT, input=ROWS, output=tmp_path / "out", spark=spark, model=local)
         assert str(caught.value).startswith(told)
         assert "\n" not in str(caught.value)

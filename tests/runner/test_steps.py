@@ -275,11 +275,12 @@ def test_a_command_that_is_killed_in_each_step_pays_nothing_twice(files: Mapping
 
 @pytest.mark.spark
 def test_steps_on_spark_equal_those_on_duckdb(files: Mapping[str, Path], tmp_path: Path) -> None:
-    from tests.standins.spark import spark_session
+    from tests.standins.spark import INTERPRETED, settings, spark_session
 
     session, source = spark_session(), tmp_path / "in.jsonl"
     paths = [files["tickets"], files["replies"]]
-    steps = se.run(paths, input=source, output=tmp_path / "out", spark=session, model=se.Mock())
+    with settings(INTERPRETED):
+        steps = se.run(paths, input=source, output=tmp_path / "out", spark=session, model=se.Mock())
     own = se.run(paths, input=source, output=tmp_path / "o.duckdb", model=se.Mock())
     named = ["id", "intent", "reply"]
     found = session.read.parquet(str(tmp_path / "out" / "replies")).select(*named).collect()

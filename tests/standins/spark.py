@@ -40,7 +40,7 @@ INTERPRETED = {
 }
 """Each query in one task, by Spark's interpreter: to compile Java takes longer than a query over few rows."""
 _SOURCES = Path(__file__).parent / "memcatalog"
-_JAVA = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC -XX:ReservedCodeCacheSize=256m"
+QUICK_JAVA = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC -XX:ReservedCodeCacheSize=256m"
 """The quick compiler alone, and one thread that collects garbage: half the processor time for queries that run once.
 
 That compiler alone has by default 48 MB for its code. They are full after a few hundred queries: each further one then
@@ -99,7 +99,7 @@ def spark_session() -> SparkSession:
     logging = scratch / "log4j2.properties"
     logging.write_text(_LOGGING)
     jar = str(standins_jar())
-    java = f"{_JAVA} -Dderby.system.home={scratch} -Djava.io.tmpdir={scratch} "
+    java = f"{QUICK_JAVA} -Dderby.system.home={scratch} -Djava.io.tmpdir={scratch} "
     java += f"-Dlog4j2.configurationFile={logging.as_uri()}"
     given = {
         "spark.ui.enabled": "false",
