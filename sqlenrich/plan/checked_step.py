@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
 
 from sqlglot import exp
 
 from sqlenrich.core.engine import Engine
+from sqlenrich.core.errors import SpecError
 from sqlenrich.core.functions import SharedFunction
 from sqlenrich.core.sql import Sql, all_of, case, concat, literal
-from sqlenrich.core.types import STRING
+from sqlenrich.core.types import STRING, Type
 from sqlenrich.plan.references import References
+from sqlenrich.plan.row_check_sql import failed_check_sql
 from sqlenrich.plan.source_columns import BAD_VALUE
 from sqlenrich.schema.checks.repairs import kept_nulls, repaired_sql
 from sqlenrich.schema.checks.shared_functions import shared as shared_functions
@@ -19,6 +21,7 @@ from sqlenrich.schema.checks.shared_values import shared_values
 from sqlenrich.schema.checks.sql import Columns, checks_sql, fault_sql, integer_sql, value_sql
 from sqlenrich.spec.contract import OutputContract
 from sqlenrich.spec.limits import TOO_LONG
+from sqlenrich.spec.row_checks import check_kinds, kind_of_type, parse_check
 
 CTE_NAMES = ("answered", "parsed", "fields", "judged", "ranked", "p", "r")
 """The names of the common table expressions inside the step."""
@@ -41,6 +44,8 @@ class CheckedStep:
     """Gives a name that no column of the result tables has."""
     tells_values: bool = False
     """Whether ``prompts`` says which value does not fit its declared type."""
+    types: Mapping[str, Type | None] = field(default_factory=dict)
+    """The types of the kept columns; None is an unknown one."""
 
     def sql(self) -> Sql:
         """Return the SELECT."""
@@ -151,6 +156,31 @@ class CheckedStep:
         """Return the number of attempts of a hash."""
         return exp.Window(this=exp.Max(this=self.names.col("attempt")), partition_by=[self.names.col("request_hash")])
 
+    def failed_check(self) -> Sql:
+        """Return the first row check that a row with an accepted answer does not meet. Raises SpecError."""
+        contract, json, col = self.contract, self.engine.json, self.names.col
+        readings = contract.readings
+        kinds = {name: kind_of_type(kind) for name, kind in {**self.types, **readings}.items()}
+        problems: list[str] = []
+        for name, written in contract.row_checks.items():
+            try:
+                check_kinds(name, parse_check(name, written), kinds)
+            except ValueError as error:
+                problems.append(f"checks: {error}")
+        if problems:
+            raise SpecError(str(getattr(contract, "place", "the enrichment")), problems)
+        answer = case((exp.Is(this=col("verdict", "r"), expression=exp.Null()), col("answer", "r")))
+        parsed, get = json.accepted(answer), json.get
+        if json.members is not None:
+            parsed, get = json.members(parsed, tuple(readings)), json.get_member or get
+
+        def value(name: str) -> Sql:
+            if name not in readings:
+                return col(name, "p")
+            return self.engine.typed_column(get(parsed.copy(), name), readings[name])
+
+        return failed_check_sql(self.engine, contract.row_checks, kinds, value)
+
     def join_answers(self) -> exp.Select:
         """Return the SELECT of each row with its answer, and with one error code or NULL."""
         col, named, text = self.names.col, self.names.named, self.engine.text
@@ -167,12 +197,16 @@ class CheckedStep:
             too_long = [(col(TOO_LONG, "p"), literal("BAD_PROMPT"))]
         if self.tells_values:
             detail = case((no_prompt.copy(), col(BAD_VALUE, "p")), default=detail)
+        accepted: Sql = exp.Is(this=verdict.copy(), expression=exp.Null())
+        failed = self.failed_check() if self.contract.row_checks else None
+        if failed is not None:
+            detail = case((all_of(_told(col("request_hash", "r")), accepted.copy()), failed.copy()), default=detail)
         error = case(
             (all_of(no_hash, no_prompt), literal("BAD_PROMPT")),
             *too_long,
             (no_hash.copy(), literal("NO_INPUT")),
             (no_answer, literal("NOT_ASKED")),
-            (exp.Is(this=verdict.copy(), expression=exp.Null()), exp.Null()),
+            (accepted.copy(), exp.Null() if failed is None else case((_told(failed), literal("CHECK")))),
             (exp.EQ(this=finish.copy(), expression=literal("length")), literal("TRUNCATED")),
             (
                 exp.In(this=finish.copy(), expressions=[literal("refusal"), literal("content_filter")]),
@@ -206,3 +240,8 @@ class CheckedStep:
             .from_(self.names.table("prompts", "p"), copy=False)
             .join(exp.alias_(exp.to_table("ranked"), "r", table=True), on=matches, join_type="LEFT", copy=False)
         )
+
+
+def _told(value: Sql) -> Sql:
+    """Return the condition that a value is not NULL."""
+    return exp.Not(this=exp.Is(this=value.copy(), expression=exp.Null()))

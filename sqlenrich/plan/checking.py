@@ -28,18 +28,26 @@ _WHEN: Mapping[str, Type] = {"_asked_at": TIMESTAMP}
 
 
 def compile_checking(
-    name: str, contract: OutputContract, engine: str, relations: Mapping[str, str], *, tells_values: bool = False
+    name: str,
+    contract: OutputContract,
+    engine: str,
+    relations: Mapping[str, str],
+    *,
+    tells_values: bool = False,
+    types: Mapping[str, Type | None] | None = None,
 ) -> tuple[Step, Step, Step]:
     """Compile the steps ``checked``, ``enriched``, ``quarantine`` of an enrichment of this name.
 
     ``relations`` replaces the default names of tables. ``tells_values``: ``prompts`` says which value does not fit its
-    declared type. Raises ConfigError for two relations of one name.
+    declared type. ``types`` are those of kept columns, where row checks read them; None is an unknown one. Raises
+    ConfigError for two relations of one name.
     """
     target = engine_of(contract, engine, asked_by_client=True)
     kept = dict.fromkeys((*contract.key, *contract.keep), STRING)
     tables = result_relations(name, target, relations)
     unused = UnusedNames((*kept, *contract.output_columns))
-    return Checking(contract, target, tables, kept, unused, tells_values=tells_values).steps()
+    known = {name: (types or {}).get(name) for name in kept}
+    return Checking(contract, target, tables, kept, unused, tells_values=tells_values, known=known).steps()
 
 
 @dataclass(frozen=True)
@@ -52,6 +60,8 @@ class Checking:
     kept: Mapping[str, Type]
     unused: UnusedNames
     tells_values: bool = False
+    known: Mapping[str, Type | None] | None = None
+    """The types of the columns, as far as they are known; None: all are."""
 
     @property
     def recorded(self) -> dict[str, Type]:
@@ -62,7 +72,10 @@ class Checking:
         """Return ``checked``, ``enriched`` and ``quarantine``."""
         names, kept = References(self.engine), tuple(self.kept)
         shared = (self.contract, self.engine, names, kept, tuple(self.recorded), self.unused.name)
-        results, checked = ResultsStep(*shared), CheckedStep(*shared, tells_values=self.tells_values)
+        results, checked = (
+            ResultsStep(*shared),
+            CheckedStep(*shared, tells_values=self.tells_values, types=self.kept if self.known is None else self.known),
+        )
         last = {**_WHEN, **self.recorded}
         return (
             self._step("checked", {**ASKED, **_ANSWER, **_WHEN, **_VERDICT, **self.recorded}, checked.sql()),

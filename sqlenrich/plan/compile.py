@@ -11,11 +11,12 @@ from typing import Any, NamedTuple
 from sqlglot import exp
 
 from sqlenrich.core.engine import CARRIED, CallResult, Engine, ModelCall, Reading
+from sqlenrich.core.errors import SpecError
 from sqlenrich.core.functions import Functions
 from sqlenrich.core.json import canonical_json
 from sqlenrich.core.printer import print_sql
 from sqlenrich.core.sql import Sql, literal
-from sqlenrich.core.types import BOOLEAN, STRING, Type, type_json
+from sqlenrich.core.types import BOOLEAN, STRING, Type, type_json, without_zones
 from sqlenrich.plan.checking import ASKED, Checking
 from sqlenrich.plan.model import engine_of, output_of, resolve_model
 from sqlenrich.plan.pending_step import (
@@ -36,7 +37,7 @@ from sqlenrich.plan.request import ResolvedModel, request_constant
 from sqlenrich.plan.source_columns import BAD_VALUE, SourceColumns
 from sqlenrich.plan.unused_names import UnusedNames
 from sqlenrich.schema.json_schema import hint_text
-from sqlenrich.spec.enrichment import Enrichment
+from sqlenrich.spec.enrichment import Enrichment, checked_type
 from sqlenrich.spec.limits import TOO_LONG
 from sqlenrich.spec.loader import enrichment_of
 
@@ -196,7 +197,22 @@ class _Compiler:
         relation = self.columns.query("") if source is None else source
         written = [node.name for node in relation.find_all(exp.Identifier)]
         self.unused = UnusedNames((*self.kept, *enrichment.output_columns, *written))
-        self.checking = Checking(enrichment, engine, tables, self.kept, self.unused, self.tells_values)
+        known = {name: checked_type(name, enrichment.columns) for name in self.kept}
+        self.check_types(known)
+        self.checking = Checking(enrichment, engine, tables, self.kept, self.unused, self.tells_values, known)
+
+    def check_types(self, known: Mapping[str, Type]) -> None:
+        """Refuse a column that row checks read as another type than its source has. Raises SpecError."""
+        declared = self.enrichment.columns
+        for name in self.enrichment.checked_columns:
+            real = self.columns.real_type(name)
+            typed = name in declared and declared[name].type is not None
+            if real is not None and not typed and without_zones(real) != known.get(name, STRING):
+                kind = type_json(without_zones(real))
+                raise SpecError(
+                    self.enrichment.place,
+                    [f"checks read {name} as a text, and it is a {kind}; write columns: {{{name}: {kind}}}"],
+                )
 
     def plan(self) -> Plan:
         for name in self.kept:

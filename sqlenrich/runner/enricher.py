@@ -119,7 +119,7 @@ class Enricher:
             self._add(db, plan, self._ask(client, folder, requests))
             for name in ("checked", "enriched", "quarantine"):
                 _make(db, plan.step(name))
-            return _joined(db, given, plan)
+            return _joined(db, given, plan, self.enrichment.keep)
 
     def close(self) -> None:
         """End the client and close the files; the next call opens them again."""
@@ -235,11 +235,11 @@ def _again(version: str, given: tuple[Any, ...]) -> Enricher:
 
 
 def _numbered(enrichment: Enrichment, columns: Mapping[str, str] | None) -> Enrichment:
-    """Return an enrichment whose rows are told apart by their number, with no column kept: the table has them all."""
+    """Return an enrichment whose rows are told apart by their number; it keeps what checks read, the table has all."""
     named = with_source_options(enrichment, columns=columns)
     if named.query is not None:
         raise ConfigError(f"{named.place}: source is a query, and an Enricher is given its rows: leave query out")
-    return replace(named, key=names_of(ROW), keep=(), keep_all=False)
+    return replace(named, key=names_of(ROW), keep=named.checked_columns, keep_all=False)
 
 
 def _make(db: duckdb.DuckDBPyConnection, step: Step) -> None:
@@ -269,12 +269,12 @@ def _make_answers(
     db.unregister("enricher_answers")
 
 
-def _joined(db: duckdb.DuckDBPyConnection, table: pa.Table, plan: Plan) -> pa.Table:
+def _joined(db: duckdb.DuckDBPyConnection, table: pa.Table, plan: Plan, kept: Sequence[str]) -> pa.Table:
     """Return the rows of the table in their order, with the results beside them."""
     from sqlenrich.store.duckdb.database import quote
 
     enriched, quarantine = plan.step("enriched"), plan.step("quarantine")
-    fields = [name for name in enriched.columns if name not in OWN]
+    fields = [name for name in enriched.columns if name not in (*OWN, *kept)]
     listed = [f"e.{quote(name)} AS {quote(name)}" for name in fields]
     told = [
         "q._error AS _error",

@@ -1,4 +1,4 @@
-"""The condition of ``where``: SQL that means the same on every engine."""
+"""The conditions of ``where`` and of checks: SQL that means the same on every engine."""
 
 from __future__ import annotations
 
@@ -17,17 +17,25 @@ _PORTABLE = (
 _COMPARISONS = (exp.EQ, exp.NEQ, exp.LT, exp.LTE, exp.GT, exp.GTE, exp.In, exp.Between)
 
 
-def parse_condition(written: str) -> Sql:
-    """Parse a condition. Raises ValueError with the problem for what is no SQL, or not the same on all engines."""
+def parse_condition(
+    written: str,
+    *,
+    what: str = "where",
+    more: tuple[type[exp.Expr], ...] = (),
+    less: tuple[type[exp.Expr], ...] = (),
+    instead: str = "filter in a source query",
+) -> Sql:
+    """Parse a condition. Raises ValueError with the problem for what is no SQL, or not the same on all engines.
+
+    ``what`` it is and what to write ``instead`` are for messages; ``more`` functions it may call, ``less`` it may not.
+    """
     try:
         test: Sql = sqlglot.parse_one(written)
     except sqlglot.errors.SqlglotError as error:
-        raise ValueError(f'where "{written}" is no SQL: {_reason(error)}') from None
+        raise ValueError(f'{what} "{written}" is no SQL: {_reason(error)}') from None
     for node in test.walk():
-        if not isinstance(node, _PORTABLE):
-            raise ValueError(
-                f'where "{written}": "{node.sql()}" is not the same on all engines; filter in a source query'
-            )
+        if not isinstance(node, (*_PORTABLE, *more)) or isinstance(node, less):
+            raise ValueError(f'{what} "{written}": "{node.sql()}" is not the same on all engines; {instead}')
     return test
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, field, fields
 from functools import cached_property
 from typing import Any
 
@@ -29,6 +29,8 @@ class OutputContract:
     repairs: tuple[str, ...] = DEFAULT_REPAIRS
     keep_prompts: bool = True
     """Whether a finished run leaves the prompts in its tables. Their hashes stay in any case."""
+    row_checks: Mapping[str, str] = field(default_factory=dict)
+    """Conditions between an accepted answer and its row, by name."""
     limit: Limit | None = None
     """The maximum length of a request, and what happens to a longer one."""
     embedding: Embedding | None = None
@@ -37,7 +39,7 @@ class OutputContract:
     @property
     def contract(self) -> OutputContract:
         """These facts alone, without what a class that extends this one adds."""
-        return OutputContract(**{field.name: getattr(self, field.name) for field in fields(OutputContract)})
+        return OutputContract(**{each.name: getattr(self, each.name) for each in fields(OutputContract)})
 
     @cached_property
     def checks(self) -> Checks:

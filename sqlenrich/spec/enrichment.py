@@ -13,13 +13,15 @@ from typing import Any
 from sqlenrich.core.errors import PromptError, SpecError
 from sqlenrich.core.result import TextRepr
 from sqlenrich.core.turn import Turn
-from sqlenrich.core.types import STRING, Array, Struct, Type, type_json
+from sqlenrich.core.types import BIGINT, STRING, Array, Struct, Type, type_json
 from sqlenrich.core.zones import DEFAULT_ZONE
 from sqlenrich.prompt import Prompt, compile_prompt, with_system
 from sqlenrich.prompt.shapes import column_shapes
 from sqlenrich.spec.condition import columns_of_condition, parse_condition
 from sqlenrich.spec.contract import OutputContract
 from sqlenrich.spec.quality import Quality
+from sqlenrich.spec.row_checks import failed_check as first_failed
+from sqlenrich.spec.row_checks import kind_of_type, parse_check
 from sqlenrich.spec.source_refs import SourceRefs
 
 RESERVED_COLUMNS = (
@@ -37,6 +39,12 @@ class SourceColumn:
 
     type: Type | None
     source_name: str
+
+
+def checked_type(name: str, columns: Mapping[str, SourceColumn]) -> Type:
+    """Return the type by which a row check reads a column: the declared one, else text; a script knows no other."""
+    declared = columns[name].type if name in columns else None
+    return declared or (BIGINT if name == "_row" else STRING)
 
 
 @dataclass(frozen=True, repr=False, kw_only=True)
@@ -156,7 +164,7 @@ class Enrichment(OutputContract, TextRepr):
         return with_system(*parts)
 
     def used_columns(self, compiled: Prompt | None = None) -> tuple[str, ...]:
-        """Return the columns that the prompt, the key, ``keep``, ``require`` and ``where`` name, each once.
+        """Return the columns that the prompt, the key, ``keep``, ``require``, ``where`` and checks name, each once.
 
         Raises :class:`~sqlenrich.PromptError` where the template can't be compiled.
         """
@@ -165,7 +173,23 @@ class Enrichment(OutputContract, TextRepr):
             tested = columns_of_condition(parse_condition(self.where)) if self.where else ()
         except ValueError:  # a condition that is reported elsewhere
             tested = ()
-        return tuple(dict.fromkeys((*printed, *self.key, *self.keep, *(self.require or ()), *tested)))
+        named = (*printed, *self.key, *self.keep, *(self.require or ()), *tested, *self.checked_columns)
+        return tuple(dict.fromkeys(named))
+
+    @property
+    def checked_columns(self) -> tuple[str, ...]:
+        """The columns of the source that row checks read."""
+        read = (columns_of_condition(parse_check(*check)) for check in self.row_checks.items())
+        return tuple(dict.fromkeys(name for names in read for name in names if name not in self.readings))
+
+    def failed_check(self, row: Mapping[str, Any], answer: Mapping[str, Any]) -> str | None:
+        """Return the name of the first of ``checks`` that a row with its accepted answer fails; None where it has none.
+
+        ``row`` has the columns by their names in the template.
+        """
+        names = (*self.checked_columns, *self.readings)
+        kinds = {name: kind_of_type(self.readings.get(name) or checked_type(name, self.columns)) for name in names}
+        return first_failed(self.row_checks, kinds, row, answer)
 
     def with_refs(self, relation: Callable[[str], str]) -> Enrichment:
         """Return it with a source that reads each other enrichment's result as its ``relation``."""

@@ -92,6 +92,12 @@ HEADER: dict[str, dict[str, Any]] = {
         "description": "Examples before each prompt: a user's message and the assistant's answer, one after another.",
     },
     "hint": {"enum": ["auto", "always", "never"], "description": "Whether the schema is appended in words."},
+    "checks": {
+        "type": "object",
+        "additionalProperties": {"type": "string"},
+        "description": "Conditions between an accepted answer and its row, by name, in SQL that is the same on every "
+        "engine. A row that fails one is refused as CHECK.",
+    },
     "repairs": {
         "type": "array",
         "items": {"enum": ["trim", "reasoning", "fence", "prose", "trailing_comma", "null_as_absent"]},

@@ -19,14 +19,15 @@ from sqlenrich.core.zones import DEFAULT_ZONE, time_zone
 from sqlenrich.prompt import compile_prompt
 from sqlenrich.schema import output_columns
 from sqlenrich.schema.checks.repairs import REPAIRS
-from sqlenrich.spec.condition import parse_condition
+from sqlenrich.spec.condition import columns_of_condition, parse_condition
 from sqlenrich.spec.contract import DEFAULT_REPAIRS
-from sqlenrich.spec.enrichment import RESERVED_COLUMNS, Enrichment, SourceColumn
+from sqlenrich.spec.enrichment import RESERVED_COLUMNS, Enrichment, SourceColumn, checked_type
 from sqlenrich.spec.header import FOREIGN, HEADER, KEEP_ALL, PLACED, RESERVED, GivenHeader, Header
 from sqlenrich.spec.limits import Limit, cut_problem, read_limit
 from sqlenrich.spec.output import read_output
 from sqlenrich.spec.params import read_params
 from sqlenrich.spec.quality import Quality, read_quality
+from sqlenrich.spec.row_checks import check_kinds, kind_of_type, parse_check
 from sqlenrich.spec.source_refs import SourceRefs, read_source
 from sqlenrich.spec.turns import Problem, read_turns
 
@@ -137,6 +138,7 @@ class _Loader:
         columns = self.columns()
         turns = self.turns(schema, columns)
         keep_all = self.values.get("keep") == KEEP_ALL
+        key, keep = self.names("key"), () if keep_all else self.names("keep")
         made = Enrichment(
             name=self.name,
             template=template,
@@ -149,8 +151,8 @@ class _Loader:
             source=source,
             refs=refs,
             query=query,
-            key=self.names("key"),
-            keep=() if keep_all else self.names("keep"),
+            key=key,
+            keep=keep,
             keep_all=keep_all,
             columns=columns,
             require=self.names("require") if "require" in self.values else None,
@@ -162,6 +164,7 @@ class _Loader:
             vars=self.mapping("vars"),
             hint=self.choice("hint", ("auto", "always", "never"), "auto" if embedding is None else "never"),
             repairs=self.repairs() if embedding is None else (),
+            row_checks=self.row_checks(schema, columns, (*key, *keep)) if embedding is None else {},
             max_attempts=retry.get("max_attempts", 3),
             feedback=retry.get("feedback", False),
             escalate=escalate,
@@ -358,6 +361,26 @@ class _Loader:
             except ValueError as error:
                 self.report(str(error), ("where",))
         return written
+
+    def row_checks(
+        self, schema: Mapping[str, Any], columns: Mapping[str, SourceColumn], kept: Sequence[str]
+    ) -> dict[str, str]:
+        written = self.mapping("checks")
+        kinds = {name: kind_of_type(checked_type(name, columns)) for name in kept}
+        if "output" not in self.wrong:
+            kinds |= {name: kind_of_type(kind) for name, kind in output_columns(schema).items()}
+        found: dict[str, str] = {}
+        for name, condition in written.items():
+            try:
+                test = parse_check(str(name), condition)
+                if self.values.get("keep") == KEEP_ALL or "output" in self.wrong:
+                    read = [one for one in columns_of_condition(test) if one not in kinds]
+                    kinds |= {one: kind_of_type(checked_type(one, columns)) for one in read}
+                check_kinds(str(name), test, kinds)
+                found[str(name)] = condition
+            except ValueError as error:
+                self.report(f"checks: {error}", ("checks", str(name)))
+        return found
 
     # Checks of the whole file ------------------------------------------------------------------------------------
 

@@ -15,6 +15,7 @@ from sqlenrich.plan.pending_step import FEEDBACK, NO_FEEDBACK
 from sqlenrich.plan.source_columns import BAD_VALUE
 from sqlenrich.store.duckdb.database import quote, text
 from sqlenrich.store.duckdb.tables import StoredOutput
+from sqlenrich.store.duckdb.types import portable_type
 from sqlenrich.store.run_line import RunLine
 from sqlenrich.store.shared_request import ENGINE, NO_BODY, SharedRequest
 
@@ -67,8 +68,10 @@ def make_views(stored: StoredOutput, test: str = "TRUE") -> None:
 
 def judging(stored: StoredOutput, request: SharedRequest, tables: Mapping[str, str]) -> tuple[Step, Step, Step]:
     """Return the steps by which a run judged its answers, over other tables."""
-    tells = BAD_VALUE in (stored.described(PROMPTS) or {})
-    return compile_checking(stored.name, request.contract, "duckdb", tables, tells_values=tells)
+    columns = stored.described(PROMPTS) or {}
+    types = {name: portable_type(kind) for name, kind in columns.items()}
+    tells = BAD_VALUE in columns
+    return compile_checking(stored.name, request.contract, "duckdb", tables, tells_values=tells, types=types)
 
 
 def make_sent(stored: StoredOutput) -> None:

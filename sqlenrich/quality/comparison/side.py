@@ -82,7 +82,7 @@ def prepare_side(
         query=None,
         refs=None,
         key=(sample.row_column,),
-        keep=(),
+        keep=enrichment.checked_columns,
         keep_all=False,
         where=None,
     )

@@ -16,7 +16,7 @@ from sqlenrich.core.nodes import Node, node
 CODES = (
     "NO_INPUT", "BAD_PROMPT", "NOT_ASKED", "CALL_ERROR", "UNREADABLE", "NO_RESPONSE", "TRUNCATED", "REFUSED",
     "BAD_JSON", "NOT_OBJECT", "MISSING_FIELD", "EXTRA_FIELD", "WRONG_TYPE", "NOT_IN_ENUM", "OUT_OF_RANGE", "BAD_LENGTH",
-    "BAD_PATTERN", "BAD_ITEMS", "SCHEMA",
+    "BAD_PATTERN", "BAD_ITEMS", "SCHEMA", "CHECK",
 )  # fmt: skip
 """Every reason code, in the order of precedence: the first one that applies is the row's ``_error``."""
 

@@ -355,7 +355,8 @@ WITH refused AS (
           'BAD_LENGTH',
           'BAD_PATTERN',
           'BAD_ITEMS',
-          'SCHEMA'
+          'SCHEMA',
+          'CHECK'
         )
         THEN `prompt`
           || '\n\nYour last answer was refused: '
@@ -380,7 +381,8 @@ WITH refused AS (
       'BAD_LENGTH',
       'BAD_PATTERN',
       'BAD_ITEMS',
-      'SCHEMA'
+      'SCHEMA',
+      'CHECK'
     )
     AND `_attempts` < 3
 )

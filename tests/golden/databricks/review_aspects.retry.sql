@@ -331,7 +331,8 @@ WITH refused AS (
           'BAD_LENGTH',
           'BAD_PATTERN',
           'BAD_ITEMS',
-          'SCHEMA'
+          'SCHEMA',
+          'CHECK'
         )
         THEN `prompt`
           || '\n\nYour last answer was refused: '
@@ -357,7 +358,8 @@ WITH refused AS (
       'BAD_LENGTH',
       'BAD_PATTERN',
       'BAD_ITEMS',
-      'SCHEMA'
+      'SCHEMA',
+      'CHECK'
     )
     AND `_attempts` < 3
 )

@@ -266,7 +266,8 @@ WITH refused AS (
           'BAD_LENGTH',
           'BAD_PATTERN',
           'BAD_ITEMS',
-          'SCHEMA'
+          'SCHEMA',
+          'CHECK'
         )
         THEN "prompt"
           || E'\n\nYour last answer was refused: '
@@ -291,7 +292,8 @@ WITH refused AS (
       'BAD_LENGTH',
       'BAD_PATTERN',
       'BAD_ITEMS',
-      'SCHEMA'
+      'SCHEMA',
+      'CHECK'
     )
     AND "_attempts" < 3
 )

@@ -343,7 +343,8 @@ WITH refused AS (
           'BAD_LENGTH',
           'BAD_PATTERN',
           'BAD_ITEMS',
-          'SCHEMA'
+          'SCHEMA',
+          'CHECK'
         )
         THEN prompt
           || '\n\nYour last answer was refused: '
@@ -368,7 +369,8 @@ WITH refused AS (
       'BAD_LENGTH',
       'BAD_PATTERN',
       'BAD_ITEMS',
-      'SCHEMA'
+      'SCHEMA',
+      'CHECK'
     )
     AND _attempts < 3
 )

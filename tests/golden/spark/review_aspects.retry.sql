@@ -243,7 +243,8 @@ WITH refused AS (
           'BAD_LENGTH',
           'BAD_PATTERN',
           'BAD_ITEMS',
-          'SCHEMA'
+          'SCHEMA',
+          'CHECK'
         )
         THEN `prompt`
           || '\n\nYour last answer was refused: '
@@ -269,7 +270,8 @@ WITH refused AS (
       'BAD_LENGTH',
       'BAD_PATTERN',
       'BAD_ITEMS',
-      'SCHEMA'
+      'SCHEMA',
+      'CHECK'
     )
     AND `_attempts` < 3
 )
