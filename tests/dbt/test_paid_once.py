@@ -109,7 +109,8 @@ def step_over_results(project: DbtProject) -> None:
     second = project.prompt.with_name("replies.prompt")
     second.write_text(
         "---\nsource: {ref: tickets}\nkey: [id]\nkeep: [urgency]\ncolumns: {id: string, urgency: bigint}\n"
-        "checks: {urgent: urgency >= 1 and length(reply) >= 0}\noutput: {reply: string}\n---\nAnswer the {{ intent }} message {{ id }}\n",
+        "checks: {urgent: urgency >= 1 and length(reply) >= 0}\noutput: {reply: string}\n---\n"
+        "Answer the {{ intent }} message {{ id }}\n",
         encoding="utf-8",
     )
     se.write_dbt([se.load(second)], project.folder)

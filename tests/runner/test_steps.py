@@ -296,10 +296,11 @@ def test_steps_on_spark_equal_those_on_duckdb(files: Mapping[str, Path], tmp_pat
 def test_steps_in_a_warehouse_read_the_results_of_its_schema(place: Standin, tmp_path: Path) -> None:
     second = place.folder / "urgent.prompt"
     second.write_text(
-        "---\nsource: {ref: tickets}\nkey: [id]\nkeep: [intent]\nparams: {temperature: 0, max_tokens: 20}\n"
+        "---\nsource: {ref: tickets}\nkey: [id]\nkeep: [channel]\nparams: {temperature: 0, max_tokens: 20}\n"
+        'checks: {not_c: "intent <> \'c\'", of_a_channel: "channel is null or length(channel) > 2"}\n'
         "output:\n  type: object\n  properties:\n    intent: {type: string, enum: [a, b, c]}\n"
         "    urgency: {type: integer, minimum: 1, maximum: 5}\n  required: [intent, urgency]\n---\n"
-        "How urgent is {{ intent }} of {{ channel }}?\n".replace("keep: [intent]\n", "")
+        "How urgent is {{ id }}, a {{ intent }} of {{ channel }}?\n"
     )
     paths = [second, place.folder / "tickets.prompt"]
     given: dict[str, Any] = {
@@ -312,6 +313,10 @@ def test_steps_in_a_warehouse_read_the_results_of_its_schema(place: Standin, tmp
     assert list(steps.reports) == ["tickets", "urgent"]
     assert steps["urgent"].rows_in == steps["tickets"].enriched > 0
     assert len(place.rows("urgent", "id")) == steps["urgent"].enriched
+    refused = place.rows("urgent_quarantine", "_error", "_error_detail")
+    assert len(refused) == steps["urgent"].quarantine["CHECK"] > 0
+    assert set(refused) == {("CHECK", "not_c")}
+    assert {intent for (intent,) in place.rows("urgent", "intent")} == {"a", "b"}
     again = se.run(paths, **given)
     assert [report.calls for report in again.reports.values()] == [0, 0]
 
