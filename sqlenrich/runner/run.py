@@ -119,7 +119,7 @@ def run(enrichment: Any, *, keep_going: bool = False, **options: Any) -> Report 
     def run_step(step: Enrichment, given: Mapping[str, Any]) -> Report:
         return run_one(step, observer=observer, stopper=stopper, **given)
 
-    return group.run(run_step, keep_going=keep_going, observer=observer, stopper=stopper)
+    return group.run(run_step, keep_going=keep_going, observer=observer)
 
 
 def run_one(

@@ -14,7 +14,7 @@ import sqlglot
 from sqlglot import exp
 from sqlglot.optimizer.qualify import qualify
 
-from sqlenrich.ask.observer import NullObserver, Observer, Stopper
+from sqlenrich.ask.observer import NullObserver, Observer
 from sqlenrich.core.errors import ConfigError, did_you_mean
 from sqlenrich.core.plurals import counted
 from sqlenrich.core.result import Result
@@ -22,7 +22,7 @@ from sqlenrich.engines import get_engine
 from sqlenrich.plan.relations import check_names
 from sqlenrich.plan.results_step import OWN_COLUMNS
 from sqlenrich.runner.estimate import Estimate, estimate
-from sqlenrich.runner.options import CAP_OPTIONS, caps_of
+from sqlenrich.runner.options import CAP_OPTIONS, SOURCE_OPTIONS, InputOptions, caps_of
 from sqlenrich.runner.place import Output
 from sqlenrich.runner.report import EXIT_DONE, EXIT_OVER_LIMIT, EXIT_STOPPED, Report
 from sqlenrich.spec.enrichment import Enrichment
@@ -135,12 +135,11 @@ class StepGroup:
         """Return what each step would ask, as far as it is known before the others have run."""
         found: dict[str, Estimate | str] = {}
         most: dict[str, int] = {}
-        options = {name: value for name, value in self._options.items() if name not in NOT_ESTIMATED}
         for step in self.steps:
             before = self.reads(step)
             if not before:
-                given = {"input": self._input} if step.refs is None else {}
-                told = estimate(step, output=self._output, caps=self._caps, **given, **options)
+                given = {**self._given(step), "output": self._output, "caps": self._caps}
+                told = estimate(step, **{name: value for name, value in given.items() if name not in NOT_ESTIMATED})
                 found[step.name], most[step.name] = told, told.rows
             elif step.query is None and before[0] in most:
                 most[step.name] = most[before[0]]
@@ -151,26 +150,24 @@ class StepGroup:
                 found[step.name] = f"unknown until {' and '.join(before)} {'has' if len(before) == 1 else 'have'} run"
         return StepsPlan(found)
 
-    def run(
-        self,
-        run_one: RunOne,
-        *,
-        keep_going: bool = False,
-        observer: Observer | None = None,
-        stopper: Stopper | None = None,
-    ) -> Steps:
+    def _given(self, step: Enrichment) -> dict[str, Any]:
+        """Return the options of a step: those of the input are for the steps that read no other."""
+        if step.refs is None:
+            return {**self._options, "input": self._input}
+        return {name: value for name, value in self._options.items() if name not in _INPUT_OPTIONS}
+
+    def run(self, run_one: RunOne, *, keep_going: bool = False, observer: Observer | None = None) -> Steps:
         """Run the steps by a function that is called with each one and its options."""
         observer = observer or NullObserver()
         reports: dict[str, Report] = {}
         skipped: dict[str, str] = {}
         for number, step in enumerate(self.steps, start=1):
-            if (why := self._why_not(step, reports, skipped, keep_going, stopper)) is not None:
+            if (why := self._why_not(step, reports, skipped, keep_going)) is not None:
                 skipped[step.name] = why
                 observer.note(f"step {step.name} does not run: {why}")
                 continue
             given = {
-                **self._options,
-                "input": self._input if step.refs is None else None,
+                **self._given(step),
                 "output": self._output,
                 "caps": _left(self._caps, reports.values()),
                 "run_id": f"{self.group}.{number}",
@@ -179,15 +176,10 @@ class StepGroup:
         return Steps(self.group, reports, skipped)
 
     def _why_not(
-        self,
-        step: Enrichment,
-        reports: Mapping[str, Report],
-        skipped: Mapping[str, str],
-        keep_going: bool,
-        stopper: Stopper | None,
+        self, step: Enrichment, reports: Mapping[str, Report], skipped: Mapping[str, str], keep_going: bool
     ) -> str | None:
         """Return why a step does not run; None where it does."""
-        if stopper is not None and stopper.requested:
+        if any(report.stopped and report.stopped_at is None for report in reports.values()):
             return "the run was stopped"
         if declined := next((name for name, report in reports.items() if report.declined), None):
             return f"the calls of {declined} were declined"
@@ -201,6 +193,8 @@ class StepGroup:
 
 
 _CAPS = tuple(name for name in CAP_OPTIONS if name != "prices")
+_INPUT_OPTIONS = (*SOURCE_OPTIONS, *InputOptions.__annotations__)
+"""The options that say how the input is read."""
 
 
 def in_order(enrichments: Sequence[Enrichment]) -> tuple[Enrichment, ...]:

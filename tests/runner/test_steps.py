@@ -17,6 +17,7 @@ import pytest
 from click.testing import CliRunner
 
 import sqlenrich as se
+from sqlenrich.ask.observer import Stopper
 from sqlenrich.cli.main import cli
 from tests.support.endpoint import ScriptedEndpoint
 from tests.support.warehouses import Standin
@@ -236,6 +237,26 @@ def test_a_step_that_ends_early_stops_those_that_read_it(
     if status == 4:
         after = se.run(list(files.values()), input=tmp_path / "in.jsonl", output=output, mock=True)
         assert (after.exit_status, after.skipped) == (0, {})
+
+
+def test_a_stop_ends_all_steps_and_options_of_the_input_are_for_the_first(
+    files: Mapping[str, Path], tmp_path: Path
+) -> None:
+    stopper, source = Stopper(), tmp_path / "in.jsonl"
+    other = tmp_path / "other.prompt"
+    other.write_text(FILES["tickets"].replace("Classify", "Sort"))
+    stopper.stop()
+    stopped = se.run(
+        [files["tickets"], other], input=source, output=tmp_path / "s.duckdb", model=se.Mock(), stopper=stopper
+    )
+    assert (list(stopped.reports), stopped.skipped) == (["tickets"], {"other": "the run was stopped"})
+    assert stopped.exit_status == 4
+    source.write_text("".join(json.dumps({"id": n, "Text": f"text {n}"}) + "\n" for n in range(6)))
+    paths = [files["tickets"], files["replies"]]
+    steps = se.run(
+        paths, input=source, output=tmp_path / "o.duckdb", model=se.Mock(), columns={"body": "Text"}, where="id < 4"
+    )
+    assert [report.rows_in for report in steps.reports.values()] == [4, 4]
 
 
 def test_a_command_that_is_killed_in_each_step_pays_nothing_twice(files: Mapping[str, Path], tmp_path: Path) -> None:
