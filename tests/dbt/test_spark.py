@@ -4,21 +4,29 @@ from __future__ import annotations
 
 import csv
 import json
+from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
-from tests.standins.spark import ANSI_OFF, AiAnswer, AiCall, register_ai_query, settings, spark_session
+from tests.standins.spark import ANSI_OFF, INTERPRETED, AiAnswer, AiCall, register_ai_query, settings, spark_session
 from tests.support.dbt_projects import copy_consumer
 
 ROWS = 6
 ANSWER = '{"intent": "bug", "urgency": 3, "needs_human": true, "summary": "s"}'
 
 
+@pytest.fixture
+def spark() -> Iterator[Any]:
+    """Spark's interpreter."""
+    with settings(INTERPRETED):
+        yield spark_session()
+
+
 @pytest.mark.spark
-def test_a_build_on_spark_halves_a_statement_that_fails_and_asks_nothing_again(tmp_path: Path) -> None:
+def test_a_build_on_spark_halves_a_statement_that_fails_and_asks_nothing_again(tmp_path: Path, spark: Any) -> None:
     """The request at fault becomes a row; the others are answered, and a second build asks nothing."""
-    spark = spark_session()
     calls: list[AiCall] = []
 
     def answer(call: AiCall) -> AiAnswer:

@@ -32,17 +32,17 @@ def answer(prompt: str) -> str:
     return json.dumps(found)[: -3 if number % 6 == 0 else None]
 
 
-def through(tool: str, folder: Path, **given: Any) -> list[dict[str, Any]]:
-    """Send rows through a tool, in a process of its own; return them with their results, in the order of their ids."""
-    output = folder / "found.parquet"
-    settings = {"bodies": BODIES, "output": str(output), **given}
-    file = folder / "settings.json"
-    file.write_text(json.dumps(settings))
-    driver = [sys.executable, "-m", "tests.support.pipeline_driver", tool, str(file)]
+def through(tool: str, folder: Path, *given: dict[str, Any]) -> list[list[dict[str, Any]]]:
+    """Send rows through a tool, in one process; return them with their results, in the order of their ids."""
+    files = []
+    for number, one in enumerate(given):
+        files.append(folder / f"settings-{number}.json")
+        files[-1].write_text(json.dumps({"bodies": BODIES, "output": str(folder / f"found-{number}.parquet"), **one}))
+    driver = [sys.executable, "-m", "tests.support.pipeline_driver", tool, *map(str, files)]
     done = subprocess.run(driver, cwd=ROOT, capture_output=True, text=True, check=False, timeout=240)
     assert done.returncode == 0, done.stderr[-4000:]
-    rows: list[dict[str, Any]] = pq.read_table(output).to_pylist()
-    return sorted(rows, key=lambda row: int(row["id"]))
+    found = [pq.read_table(folder / f"found-{number}.parquet").to_pylist() for number in range(len(given))]
+    return [sorted(rows, key=lambda row: int(row["id"])) for rows in found]
 
 
 def expected(enrichment: se.Enrichment, model: Any, names: tuple[str, ...]) -> list[dict[str, Any]]:
@@ -60,47 +60,41 @@ def expected(enrichment: se.Enrichment, model: Any, names: tuple[str, ...]) -> l
     return found
 
 
-@pytest.mark.parametrize(("tool", "times"), [("daft", 2), ("vane", 1)])
+@pytest.mark.parametrize(("tool", "times"), [("daft", 2), ("vane", 1)])  # Vane starts a Ray of its own each time
 def test_each_tool_gives_the_results_of_a_run_and_asks_nothing_again(tool: str, times: int, tmp_path: Path) -> None:
     names = ("intent", "urgency")
     with ScriptedEndpoint(content=answer) as endpoint:
         wanted = expected(TICKETS, se.Endpoint(endpoint.url, model="mock"), names)
         own = len(endpoint.asked)
-        for _ in range(times):
-            found = through(tool, tmp_path, url=endpoint.url, answers=str(tmp_path / "answers"))
+        given = {"url": endpoint.url, "answers": str(tmp_path / "answers")}
+        for found in through(tool, tmp_path, *[given] * times):
             assert [row["body"] for row in found] == BODIES
             assert [{name: row[name] for name in wanted[0]} for row in found] == wanted
-            assert len(endpoint.asked) == 2 * own
+        assert len(endpoint.asked) == 2 * own
 
 
 def test_an_actor_of_ray_that_is_killed_repeats_what_was_in_flight(tmp_path: Path) -> None:
-    given = {"answers": str(tmp_path / "answers"), "flag": str(tmp_path / "killed")}
+    """And a model of the user's own is loaded once in each actor."""
+    for name in ("seen", "own"):
+        (tmp_path / name).mkdir()
     with ScriptedEndpoint(content=answer, latency_s=0.1) as endpoint:
         wanted = expected(TICKETS, se.Endpoint(endpoint.url, model="mock"), ("intent", "urgency"))
         own = len(endpoint.asked)
-        found = through("ray", tmp_path, url=endpoint.url, **given)
+        given = {"url": endpoint.url, "answers": str(tmp_path / "answers"), "flag": str(tmp_path / "killed")}
+        found, local = through("ray", tmp_path, given, {"local": str(tmp_path / "seen")})
         assert (tmp_path / "killed").exists()
         assert [row["body"] for row in found] == BODIES
         assert [{name: row[name] for name in wanted[0]} for row in found] == wanted
         asked = Counter(seen.prompt for seen in endpoint.asked[own:])
-        distinct = {f"Classify: {body}" for body in BODIES if body is not None}
-        assert set(asked) == distinct
-        assert sum(asked.values()) - len(distinct) <= 8 + 128 + BATCHES_AT_ONCE
-        before = len(endpoint.asked)
-        assert through("ray", tmp_path, url=endpoint.url, **given) == found
-        assert len(endpoint.asked) == before
+    distinct = {f"Classify: {body}" for body in BODIES if body is not None}
+    assert set(asked) == distinct
+    assert sum(asked.values()) - len(distinct) <= 8 + 128 + BATCHES_AT_ONCE
+    counting = functools.partial(Counting, str(tmp_path / "own"))
+    words = expected(WORDS, se.LocalModel(counting, name="words", version="1", batch=8), ("word",))
+    assert [{name: row[name] for name in words[0]} for row in local] == words
+    loaded = [path.name.split("-")[1] for path in (tmp_path / "seen").glob("load-*")]
+    assert len(loaded) == len(set(loaded)) in (1, 2), "one in each actor that Ray gave a table to"
 
 
 BATCHES_AT_ONCE = 30
 """The prompts that stand in two tables, which two actors may ask at once."""
-
-
-def test_a_local_model_is_loaded_once_in_each_actor_of_ray(tmp_path: Path) -> None:
-    for name in ("seen", "own"):
-        (tmp_path / name).mkdir()
-    found = through("ray", tmp_path, local=str(tmp_path / "seen"))
-    counting = functools.partial(Counting, str(tmp_path / "own"))
-    own = expected(WORDS, se.LocalModel(counting, name="words", version="1", batch=8), ("word",))
-    assert [{name: row[name] for name in own[0]} for row in found] == own
-    loaded = [path.name.split("-")[1] for path in (tmp_path / "seen").glob("load-*")]
-    assert len(loaded) == len(set(loaded)) in (1, 2), "one in each actor that Ray gave a table to"

@@ -1,4 +1,4 @@
-"""Rows through another tool's pipeline, in a process of its own: ``python pipeline_driver.py TOOL SETTINGS``.
+"""Rows through another tool's pipeline, in a process of its own: ``python pipeline_driver.py TOOL SETTINGS...``.
 
 SETTINGS is a file of JSON: the rows, the endpoint, and folders; ``batch`` rows a table, ``actors`` of Ray with
 ``concurrency`` requests each. The rows with their results are written to a Parquet file.
@@ -64,7 +64,8 @@ def by_ray(table: pa.Table, enrichment: se.Enrichment, given: Mapping[str, Any])
     import ray
     import ray.data
 
-    ray.init(num_cpus=2, include_dashboard=False, log_to_driver=False, logging_level=logging.ERROR)
+    quiet: dict[str, Any] = {"include_dashboard": False, "log_to_driver": False, "logging_level": logging.ERROR}
+    ray.init(num_cpus=2, ignore_reinit_error=True, **quiet)
     ray.data.DataContext.get_current().enable_progress_bars = False
     kind = KilledOnce if "flag" in given else se.Enricher
     options = options_of(given) | ({"flag": given["flag"]} if "flag" in given else {})
@@ -84,9 +85,7 @@ def by_ray(table: pa.Table, enrichment: se.Enrichment, given: Mapping[str, Any])
             compute=ray.data.ActorPoolStrategy(size=given.get("actors", ACTORS), max_tasks_in_flight_per_actor=3),
         )
     )
-    found = pa.concat_tables(ray.get(enriched.to_arrow_refs()), promote_options="permissive")
-    ray.shutdown()
-    return found
+    return pa.concat_tables(ray.get(enriched.to_arrow_refs()), promote_options="permissive")
 
 
 def by_daft(table: pa.Table, enrichment: se.Enrichment, given: Mapping[str, Any]) -> pa.Table:
@@ -153,11 +152,12 @@ TOOLS: dict[str, Callable[[pa.Table, se.Enrichment, Mapping[str, Any]], pa.Table
 
 
 def main() -> None:
-    """Send the rows through a tool and write what comes out."""
-    tool, given = sys.argv[1], json.loads(Path(sys.argv[2]).read_text(encoding="utf-8"))
-    table = pa.table({"id": list(range(len(given["bodies"]))), "body": pa.array(given["bodies"], pa.string())})
-    found = TOOLS[tool](table, WORDS if "local" in given else TICKETS, given)
-    pq.write_table(found, given["output"])
+    """Send the rows through a tool, once for each of the settings, and write what comes out."""
+    for file in sys.argv[2:]:
+        given = json.loads(Path(file).read_text(encoding="utf-8"))
+        table = pa.table({"id": list(range(len(given["bodies"]))), "body": pa.array(given["bodies"], pa.string())})
+        found = TOOLS[sys.argv[1]](table, WORDS if "local" in given else TICKETS, given)
+        pq.write_table(found, given["output"])
 
 
 if __name__ == "__main__":
