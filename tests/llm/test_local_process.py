@@ -124,9 +124,13 @@ def test_a_client_that_leaves_ends_nobody_else(tmp_path: Path, shared: Make) -> 
 
 
 def test_a_shared_process_whose_class_can_not_be_loaded_says_so_to_each(shared: Make) -> None:
-    for _ in range(2):
-        with pytest.raises(RunError, match=r"words can't be loaded: OSError: no such model: weights\.bin"):
-            shared("load").load()
+    clients = [shared("load") for _ in range(12)]
+    with ThreadPoolExecutor(4) as pool:
+        told = [one.exception() for one in [pool.submit(client.load) for client in clients]]
+    assert [type(error) for error in told] == [RunError] * 12
+    assert {str(error) for error in told} == {
+        "LocalModel words can't be loaded: OSError: no such model: weights.bin",
+    }
 
 
 LINGER = """

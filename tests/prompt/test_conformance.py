@@ -854,7 +854,7 @@ def test_the_reference_gives_the_expected_code(name: str) -> None:
 
 def test_the_answers_cover_every_code() -> None:
     never_from_text = {
-        "NO_INPUT", "BAD_PROMPT", "NOT_ASKED", "CALL_ERROR", "UNREADABLE", "TRUNCATED", "REFUSED", "SCHEMA",
+        "NO_INPUT", "BAD_PROMPT", "NOT_ASKED", "CALL_ERROR", "UNREADABLE", "TRUNCATED", "REFUSED", "SCHEMA", "CHECK",
     }  # fmt: skip
     assert {code for _, code in ANSWERS.values() if code} == set(CODES) - never_from_text
 

@@ -73,16 +73,19 @@ class Served:
         self._model: Callable[[list[str]], object] | None = None
         self._vectors = False
         self._timeout_s = 0.0
+        self._broken = ""
 
     def load(self, first: bytes, write: IO[bytes]) -> bool:
         """Load the class, where that is not done; return whether it can answer."""
         try:
-            if self._model is None:
+            if self._model is None and not self._broken:
                 path, self._vectors, factory, self._timeout_s = pickle.loads(first)
                 sys.path[:] = path
                 self._model = pickle.loads(factory)()
         except BaseException as error:  # a library may exit
-            _tell(write, broken=_described(error))
+            self._broken = _described(error)
+        if self._broken:
+            _tell(write, broken=self._broken)
             return False
         _tell(write, loaded=True)
         return True
@@ -152,14 +155,34 @@ def serve_shared(path: Path, linger_s: float = LINGER_S) -> None:
                             served.answer(raw, write)
                             continue
                         told.add(connection)
-                        if not served.load(raw, write):
+                        if served.load(raw, write):
+                            continue
+                        with lock_of(path).open("ab") as lock:
+                            fcntl.flock(lock, fcntl.LOCK_EX)  # nobody connects now
                             path.unlink(missing_ok=True)
-                            return
-                        continue
+                            waiting = [pair for one, pair in files.items() if one not in told]
+                            waiting += _accepted(listening)
+                        for other_read, other_write in waiting:
+                            with suppress(OSError):
+                                if (raw := read_frame(other_read)) is not None:
+                                    served.load(raw, other_write)
+                        return
                 selector.unregister(connection)
                 del files[connection]
                 told.discard(connection)
                 connection.close()
+
+
+def _accepted(listening: socket.socket) -> list[tuple[IO[bytes], IO[bytes]]]:
+    """Accept who waits to be connected."""
+    found: list[tuple[IO[bytes], IO[bytes]]] = []
+    listening.setblocking(False)
+    with suppress(BlockingIOError):
+        while True:
+            new, _ = listening.accept()
+            new.setblocking(True)
+            found.append((new.makefile("rb"), new.makefile("wb")))
+    return found
 
 
 def _tell(write: IO[bytes], **facts: object) -> None:
