@@ -26,6 +26,7 @@ _COMMANDS = {
     "retry": (
         "sqlenrich retry tickets.prompt --output out.duckdb --reason TRUNCATED",
         "sqlenrich retry tickets.prompt --output out.duckdb --model large --max-attempts 5",
+        "sqlenrich retry tickets.prompt --output out.duckdb --model large --where 'confidence < 0.8'",
     ),
     "show": (
         "sqlenrich show tickets --output out.duckdb",

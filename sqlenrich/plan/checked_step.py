@@ -13,7 +13,7 @@ from sqlenrich.core.functions import SharedFunction
 from sqlenrich.core.sql import Sql, all_of, case, concat, literal
 from sqlenrich.core.types import STRING, Type
 from sqlenrich.plan.references import References
-from sqlenrich.plan.row_check_sql import failed_check_sql
+from sqlenrich.plan.row_check_sql import failed_check_sql, value_of_results
 from sqlenrich.plan.source_columns import BAD_VALUE
 from sqlenrich.schema.checks.repairs import kept_nulls, repaired_sql
 from sqlenrich.schema.checks.shared_functions import shared as shared_functions
@@ -158,7 +158,7 @@ class CheckedStep:
 
     def failed_check(self) -> Sql:
         """Return the first row check that a row with an accepted answer does not meet. Raises SpecError."""
-        contract, json, col = self.contract, self.engine.json, self.names.col
+        contract, col = self.contract, self.names.col
         readings = contract.readings
         kinds = {name: kind_of_type(kind) for name, kind in {**self.types, **readings}.items()}
         problems: list[str] = []
@@ -170,15 +170,7 @@ class CheckedStep:
         if problems:
             raise SpecError(str(getattr(contract, "place", "the enrichment")), problems)
         answer = case((exp.Is(this=col("verdict", "r"), expression=exp.Null()), col("answer", "r")))
-        parsed, get = json.accepted(answer), json.get
-        if json.members is not None:
-            parsed, get = json.members(parsed, tuple(readings)), json.get_member or get
-
-        def value(name: str) -> Sql:
-            if name not in readings:
-                return col(name, "p")
-            return self.engine.typed_column(get(parsed.copy(), name), readings[name])
-
+        value = value_of_results(self.engine, readings, answer, lambda name: col(name, "p"))
         return failed_check_sql(self.engine, contract.row_checks, kinds, value)
 
     def join_answers(self) -> exp.Select:

@@ -15,7 +15,7 @@ from sqlenrich.core.errors import SpecError
 from sqlenrich.core.functions import Functions
 from sqlenrich.core.json import canonical_json
 from sqlenrich.core.printer import print_sql
-from sqlenrich.core.sql import Sql, literal
+from sqlenrich.core.sql import Sql, all_of, literal
 from sqlenrich.core.types import BOOLEAN, STRING, Type, type_json, without_zones
 from sqlenrich.plan.checking import ASKED, Checking
 from sqlenrich.plan.model import engine_of, output_of, resolve_model
@@ -23,6 +23,7 @@ from sqlenrich.plan.pending_step import (
     RetrySelection,
     check_keeps_prompts,
     chosen_reasons,
+    once_a_model,
     refused,
     retry_selections,
     unanswered,
@@ -34,12 +35,17 @@ from sqlenrich.plan.quality import quality_steps
 from sqlenrich.plan.references import References
 from sqlenrich.plan.relations import Relations, check_column, relations_of, source_notes, with_functions
 from sqlenrich.plan.request import ResolvedModel, request_constant
+from sqlenrich.plan.row_check_sql import condition_sql, value_of_results
 from sqlenrich.plan.source_columns import BAD_VALUE, SourceColumns
 from sqlenrich.plan.unused_names import UnusedNames
 from sqlenrich.schema.json_schema import hint_text
 from sqlenrich.spec.enrichment import Enrichment, checked_type
 from sqlenrich.spec.limits import TOO_LONG
 from sqlenrich.spec.loader import enrichment_of
+from sqlenrich.spec.row_checks import kind_of_type
+
+CHOSEN = "accepted rows of the condition, each distinct request once of the model"
+"""What a retry with ``where`` asks."""
 
 
 class RetryCall(NamedTuple):
@@ -137,6 +143,35 @@ def compile_retry(
     return tuple(RetryCall(one.model, made.retry_step(one), one.what, made.constant) for one, made in compiled)
 
 
+def compile_accepted(
+    enrichment: Enrichment,
+    engine: str,
+    where: str,
+    relations: Mapping[str, str] | None = None,
+    *,
+    model: ResolvedModel | None = None,
+    reasons: Sequence[str] | None = None,
+    max_attempts: int | None = None,
+    options: Mapping[str, Any] | None = None,
+    asked_by_client: bool = False,
+    run_id: str | None = None,
+) -> RetryCall:
+    """Compile the call that asks accepted rows again which meet a condition, each distinct request once of a model.
+
+    ``reasons`` are those of the refused rows that other calls ask; all else is as for :func:`compile_retry`. Raises as
+    that does, and SpecError for a condition that is not the same on all engines.
+    """
+    check_keeps_prompts(enrichment)
+    target = engine_of(enrichment, engine, asked_by_client=asked_by_client)
+    resolved = model or resolve_model(enrichment, target)
+    target = target.with_facts(resolved.facts)
+    attempts = validated_attempts(enrichment.max_attempts if max_attempts is None else max_attempts)
+    tables = relations_of(enrichment, target, {"source": "source", **(relations or {})})
+    carried = (*CARRIED, "sent_hash")
+    made = _Compiler(enrichment, target, resolved, tables, None, options, carried=carried, run_id=run_id)
+    return made.once(made.accepted_where(where, chosen_reasons(reasons)), attempts, CHOSEN)
+
+
 def snapshot_digest(enrichment: Enrichment, engine: str, model: ResolvedModel) -> str:
     """Return the SHA-256 of all that determines a client's prompts and their hashes: equal digest, equal prompts."""
     target = engine_of(enrichment, engine, asked_by_client=True)
@@ -165,6 +200,7 @@ class _Compiler:
         run_id: str | None = None,
     ) -> None:
         self.run_id = run_id
+        self.model = model
         options = {**model.options, **(options or {})}
         enrichment = enrichment.with_all_kept(source_types)
         self.enrichment, self.engine, self.tables = enrichment, engine, tables
@@ -225,7 +261,7 @@ class _Compiler:
         prompts = self.unused.rename_ctes(self.prompts())
         steps = (
             Step("prompts", "table", {**self.kept, **ASKED, **decided}, prompts, self.tables),
-            self.call_step(unanswered(self.names, self.enrichment.max_attempts), "request_hash"),
+            self.call_step(unanswered(self.names, self.enrichment.max_attempts, self.call.model), "request_hash"),
             *self.checking.steps(),
         )
         must_exist = (*source_notes(self.enrichment, self.tables), *self.engine.must_exist(self.call))
@@ -259,6 +295,41 @@ class _Compiler:
         return self.call_step(
             refused(self.names, selection, self.constant, feedback=self.enrichment.feedback), "sent_hash"
         )
+
+    def once(self, where: Sql, max_attempts: int, what: str) -> RetryCall:
+        """Return the call of the requests whose rows of ``checked`` meet a condition, each once of the model."""
+        pending = once_a_model(self.names, self.call.model, where, self.constant, max_attempts)
+        return RetryCall(self.model, self.call_step(pending, "sent_hash"), what, self.constant)
+
+    def accepted_where(self, written: str, reasons: Sequence[str]) -> Sql:
+        """Return the condition on ``checked`` that a row is accepted and meets a condition on the results.
+
+        ``reasons`` are those of refused rows that are asked beside it. Raises SpecError.
+        """
+        names, readings = self.names, self.enrichment.readings
+        own = {"_request_hash": "request_hash", "_model": "_model"}
+        types = {name: checked_type(name, self.enrichment.columns) for name in self.kept}
+        kinds = {name: kind_of_type(kind) for name, kind in {**types, **readings, **dict.fromkeys(own, STRING)}.items()}
+        answer = names.col("answer")
+        value = value_of_results(self.engine, readings, answer, lambda name: names.col(own.get(name, name)))
+        try:
+            condition = condition_sql(self.engine, "where", written, kinds, value)
+        except ValueError as error:
+            raise SpecError(self.enrichment.place, [f"retry: {error}"]) from None
+        chosen = all_of(exp.Is(this=names.col("_error"), expression=exp.Null()), exp.paren(condition, copy=False))
+        if not self.enrichment.row_checks or not reasons:
+            return chosen
+        # Rows of one request may have different verdicts; the request is in one call.
+        others = (
+            exp.select(names.col("request_hash"), copy=False)
+            .from_(names.table("checked"), copy=False)
+            .where(
+                exp.In(this=names.col("_error"), expressions=[literal(code) for code in reasons]),
+                exp.Not(this=exp.Is(this=names.col("request_hash"), expression=exp.Null())),
+                copy=False,
+            )
+        )
+        return all_of(chosen, exp.Not(this=exp.In(this=names.col("request_hash"), query=others.subquery(copy=False))))
 
     def reports_finish(self) -> bool:
         """Whether the engine reports why a model stopped. A client always does."""

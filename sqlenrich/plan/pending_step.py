@@ -1,8 +1,8 @@
-"""The pending requests: of a run those without an answer, of a retry those of refused rows."""
+"""The pending requests: of a run those without an answer, of a retry those of refused rows, or of chosen ones."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from sqlglot import exp
@@ -88,7 +88,10 @@ def retry_selections(
     """Return the calls of a retry: one, and one more for each larger limit of truncated answers.
 
     ``reports_finish`` tells whether the engine reports truncation. Without it, or without a limit, there is one call.
+    Without reasons there is none.
     """
+    if not reasons:
+        return []
     name = engine.params_of(model.name).get("max_tokens")
     limit = model.params.get(name) if name is not None else None
     if "TRUNCATED" not in reasons or not reports_finish or name is None or not isinstance(limit, int):
@@ -137,30 +140,85 @@ def refused(names: References, selection: RetrySelection, constant: str, *, feed
         .from_(names.table("checked"), copy=False)
         .where(*conditions, copy=False)
     )
-    sent_hash = names.engine.sha256(concat(literal(constant), col("prompt")))
-    return (
-        exp.select(
-            *(col(name) for name in ("request_hash", "attempt", "prompt")), named(sent_hash, "sent_hash"), copy=False
+    return _further_requests(names, {"refused": rows}, constant)
+
+
+def once_a_model(names: References, model: str, where: Sql, constant: str, max_attempts: int) -> exp.Select:
+    """Return the SELECT of the requests of the rows of ``checked`` that meet a condition, each once of a model.
+
+    A request that the model has answered, whatever the verdict, is not asked, nor one whose calls failed
+    ``max_attempts`` times. ``constant`` precedes the prompt in its ``sent_hash``.
+    """
+    col, named = names.col, names.named
+    settled = case((col("retryable"), literal(0)), default=literal(1))
+    answered = (
+        exp.select(named(col("request_hash"), "answered_hash"), copy=False)
+        .from_(names.table("responses"), copy=False)
+        .where(exp.EQ(this=col("model"), expression=literal(model)), names.asked(), copy=False)
+        .group_by(col("request_hash"), copy=False)
+        .having(
+            any_of(
+                exp.EQ(this=exp.Max(this=settled), expression=literal(1)),
+                exp.GTE(this=exp.Count(this=exp.Star()), expression=literal(max_attempts)),
+            ),
+            copy=False,
         )
-        .distinct(copy=False)
-        .from_(exp.to_table("refused"), copy=False)
-        .with_("refused", as_=rows, copy=False)
     )
+    hash_ = col("request_hash")
+    rows = (
+        exp.select(
+            hash_.copy(),
+            named(exp.Add(this=col("_attempts"), expression=literal(1)), "attempt"),
+            col("prompt"),
+            copy=False,
+        )
+        .from_(names.table("checked"), copy=False)
+        .join(
+            exp.to_table("answered"),
+            on=exp.EQ(this=col("answered_hash"), expression=hash_.copy()),
+            join_type="LEFT",
+            copy=False,
+        )
+        .where(
+            exp.Not(this=exp.Is(this=hash_.copy(), expression=exp.Null())),
+            exp.Not(this=exp.Is(this=col("prompt"), expression=exp.Null())),
+            exp.Is(this=col("answered_hash"), expression=exp.Null()),
+            exp.paren(where, copy=False),
+            copy=False,
+        )
+    )
+    return _further_requests(names, {"answered": answered, "chosen": rows}, constant)
+
+
+def _further_requests(names: References, queries: Mapping[str, exp.Select], constant: str) -> exp.Select:
+    """Return the SELECT of the distinct requests of the last of some queries, with the hash of what is sent."""
+    col = names.col
+    sent_hash = names.engine.sha256(concat(literal(constant), col("prompt")))
+    facts = (*(col(name) for name in ("request_hash", "attempt", "prompt")), names.named(sent_hash, "sent_hash"))
+    found = exp.select(*facts, copy=False).distinct(copy=False).from_(exp.to_table([*queries][-1]), copy=False)
+    for name, query in queries.items():
+        found = found.with_(name, as_=query, copy=False)
+    return found
 
 
 def _one_of(value: Sql, codes: Sequence[str]) -> Sql:
     return exp.In(this=value.copy(), expressions=[literal(code) for code in codes])
 
 
-def unanswered(names: References, max_attempts: int) -> exp.Select:
-    """Return the SELECT of a run's requests: each distinct hash without an answer, or with a retryable last attempt."""
+def unanswered(names: References, max_attempts: int, model: str) -> exp.Select:
+    """Return the SELECT of a run's requests: each distinct hash without an answer, or with a retryable last attempt.
+
+    A failed further attempt of another model opens no request that has an answer.
+    """
     col, named = names.col, names.named
     retried = case((col("retryable"), literal(0)), default=col("attempt"))
+    own = case((exp.EQ(this=col("model"), expression=literal(model)), col("attempt"))) if model else col("attempt")
     # All runs share the table of answers: only this run's part of it is grouped.
     asked = (
         exp.select(
             col("request_hash"),
             named(exp.Max(this=col("attempt")), "attempt"),
+            named(exp.Max(this=own), "own"),
             named(exp.Max(this=retried), "settled"),
             copy=False,
         )
@@ -170,7 +228,7 @@ def unanswered(names: References, max_attempts: int) -> exp.Select:
     )
     attempt = col("attempt", "asked")
     tries_left = all_of(
-        exp.LT(this=col("settled", "asked"), expression=attempt.copy()),
+        exp.LT(this=col("settled", "asked"), expression=col("own", "asked")),
         exp.LT(this=attempt.copy(), expression=literal(max_attempts)),
     )
     open_ = exp.paren(any_of(exp.Is(this=attempt.copy(), expression=exp.Null()), tries_left), copy=False)

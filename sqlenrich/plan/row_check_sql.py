@@ -8,8 +8,8 @@ from sqlglot import exp
 
 from sqlenrich.core.engine import Engine
 from sqlenrich.core.sql import Sql, case, literal
-from sqlenrich.core.types import DOUBLE
-from sqlenrich.spec.row_checks import Kind, kind_of, parse_check
+from sqlenrich.core.types import DOUBLE, Type
+from sqlenrich.spec.row_checks import Kind, check_kinds, kind_of, parse_check
 
 
 def failed_check_sql(
@@ -21,6 +21,32 @@ def failed_check_sql(
         test = _Printer(engine, kinds, value).sql(parse_check(name, written))
         branches.append((exp.Not(this=exp.Paren(this=test)), literal(name)))
     return case(*branches)
+
+
+def condition_sql(
+    engine: Engine, name: str, written: str, kinds: Mapping[str, Kind], value: Callable[[str], Sql]
+) -> Sql:
+    """Return one condition on columns of the results. Raises ValueError with the problem."""
+    test = parse_check(name, written)
+    check_kinds(name, test, kinds)
+    return _Printer(engine, kinds, value).sql(test)
+
+
+def value_of_results(
+    engine: Engine, readings: Mapping[str, Type], answer: Sql, column: Callable[[str], Sql]
+) -> Callable[[str], Sql]:
+    """Return what gives the SQL of a column of the results: a field of an accepted answer, else a ``column``."""
+    json = engine.json
+    parsed, get = json.accepted(answer), json.get
+    if json.members is not None:
+        parsed, get = json.members(parsed, tuple(readings)), json.get_member or get
+
+    def value(name: str) -> Sql:
+        if name not in readings:
+            return column(name)
+        return engine.typed_column(get(parsed.copy(), name), readings[name])
+
+    return value
 
 
 class _Printer:

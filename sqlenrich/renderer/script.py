@@ -16,7 +16,7 @@ from sqlenrich.core.functions import Functions
 from sqlenrich.core.layout import COLUMNS
 from sqlenrich.core.version import __version__
 from sqlenrich.engines import get_engine
-from sqlenrich.plan.compile import RetryCall, compile_retry, compile_script
+from sqlenrich.plan.compile import RetryCall, compile_accepted, compile_retry, compile_script
 from sqlenrich.plan.model import resolve_model
 from sqlenrich.plan.plan import STEPS, Plan, Step
 from sqlenrich.plan.request import ResolvedModel
@@ -47,6 +47,7 @@ def render(
     options: Mapping[str, Any] | None = None,
     retry: bool = False,
     reasons: Sequence[str] | None = None,
+    where: str | None = None,
     max_attempts: int | None = None,
     reread: bool = False,
     preflight: bool = True,
@@ -60,7 +61,8 @@ def render(
     ``step`` limits it to one step's SELECT. Aliases are resolved by ``config`` (by default the ``sqlenrich.toml``
     found upward from the prompt file). With ``retry`` the script asks refused rows of the last run again: those with
     one of ``reasons`` (by default all that a retry can help) and fewer than ``max_attempts`` attempts (by default the
-    file's). It asks ``model`` (by default ``retry.escalate`` of the file, else its model). With ``reread`` the script
+    file's), and with ``where`` accepted rows that meet that condition, each once of a model. It asks
+    ``model`` (by default ``retry.escalate`` of the file, else its model). With ``reread`` the script
     reads and judges the stored answers again and asks nothing.
 
     The script asks in the engine's own scripting: first 3 requests, and it stops if all of them fail, then the others.
@@ -95,9 +97,22 @@ def render(
         calls = compile_retry(
             enrichment, engine, relations, model=asked, reasons=reasons, max_attempts=max_attempts, options=options
         )
-        return retry_script(plan, enrichment, calls, quality=quality)
-    if reasons or max_attempts is not None:
-        raise ConfigError("--reason and --max-attempts go with --retry")
+        notes = RETRY_NOTES
+        if where is not None:
+            accepted = compile_accepted(
+                enrichment,
+                engine,
+                where,
+                relations,
+                model=asked,
+                reasons=reasons,
+                max_attempts=max_attempts,
+                options=options,
+            )
+            calls, notes = (*calls, accepted), RETRY_WHERE_NOTES
+        return retry_script(plan, enrichment, calls, notes, quality=quality)
+    if reasons or max_attempts is not None or where is not None:
+        raise ConfigError("--reason, --where and --max-attempts go with --retry")
     plan = compile_script(
         enrichment,
         engine,
@@ -162,7 +177,9 @@ def script(plan: Plan, enrichment: Enrichment, *, quality: bool = False) -> str:
     return _text(header(plan, enrichment), statements)
 
 
-def retry_script(plan: Plan, enrichment: Enrichment, calls: Sequence[RetryCall], *, quality: bool = False) -> str:
+def retry_script(
+    plan: Plan, enrichment: Enrichment, calls: Sequence[RetryCall], notes: Sequence[str], *, quality: bool = False
+) -> str:
     """Return the script that asks refused rows again."""
     judged = [plan.step(name) for name in (*JUDGED, "checked")]
     printed = [*judged, *(call.step for call in calls), _reading(plan), _reading(plan)]
@@ -170,7 +187,7 @@ def retry_script(plan: Plan, enrichment: Enrichment, calls: Sequence[RetryCall],
     calls = [call._replace(step=call.step.bound(plan.relations)) for call in calls]
     statements = [*_functions(plan, printed), *retry_statements(plan, calls), *clean_up(plan)]
     statements += quality_statements(plan) if quality else []
-    return _text(header(plan, enrichment, RETRY_NOTES, "retry"), statements)
+    return _text(header(plan, enrichment, notes, "retry"), statements)
 
 
 def reread_script(plan: Plan, enrichment: Enrichment) -> str:
@@ -215,6 +232,12 @@ RETRY_NOTES = (
     "A retry: refused rows of the last run are asked once more, which costs one call each. No accepted row is asked "
     "and no answer is dropped. After a stop run it again: a row that has its new answer is judged first. It reads the "
     "tables of the last run: where the prompt, the model or the source changed, run that script first.",
+)
+RETRY_WHERE_NOTES = (
+    "A retry: refused rows of the last run are asked once more, and accepted rows that meet the condition once of a "
+    "model, which costs one call each. A new answer counts once it is accepted, and no answer is dropped. After a stop "
+    "run it again: a row that has its new answer is judged first. It reads the tables of the last run: where the "
+    "prompt, the model or the source changed, run that script first.",
 )
 REREAD_NOTES = (
     "It reads the stored answers again where another table of facts has read them, and judges them. It asks nothing "

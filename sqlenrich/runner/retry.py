@@ -6,7 +6,7 @@ import time
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import NamedTuple, Unpack
+from typing import Any, NamedTuple, Unpack
 
 from sqlenrich.ask.model_choice import CLIENT_ENGINE, MOCK, ModelChoice, WantedModel, choose_model
 from sqlenrich.ask.observer import Observer, Stopper
@@ -15,7 +15,7 @@ from sqlenrich.core.embedding import DEFAULT_ALIASES
 from sqlenrich.core.errors import ConfigError, SqlenrichError, raising_first
 from sqlenrich.core.plurals import counted
 from sqlenrich.engines import get_engine
-from sqlenrich.plan.compile import compile_plan, compile_retry, snapshot_digest
+from sqlenrich.plan.compile import compile_accepted, compile_plan, compile_retry, snapshot_digest
 from sqlenrich.plan.model import resolve_model
 from sqlenrich.plan.pending_step import check_keeps_prompts, chosen_reasons
 from sqlenrich.plan.plan import Plan, Step
@@ -44,6 +44,7 @@ def retry(
     *,
     output: Output | None = None,
     reasons: Sequence[str] | None = None,
+    where: str | None = None,
     model: AnyModel | None = None,
     max_attempts: int | None = None,
     caps: Caps | None = None,
@@ -56,7 +57,9 @@ def retry(
 
     ``output`` is what that run wrote. The rows refused for one of ``reasons`` (codes; by default each that asking can
     mend) with fewer than ``max_attempts`` attempts (by default the file's) are asked until they are accepted or have no
-    attempts left. Accepted rows are never asked, nor those that no run has asked yet: they stay pending. The model is
+    attempts left. With ``where``, a condition on the columns of the results such as ``confidence < 0.8``, accepted rows
+    that meet it are asked too, each distinct request once of a model; their answers count once they are accepted.
+    Other accepted rows are never asked, nor those that no run has asked yet: they stay pending. The model is
     ``model``, else the file's ``retry.escalate``, else that of the last run; ``caps`` and the shorthands are those of
     :func:`~sqlenrich.run`, as are those of a warehouse. Each answer is a further attempt of the same request: none is
     dropped. Raises ConfigError
@@ -100,7 +103,7 @@ def retry(
             asked_by_client=not choice.asks_in_sql,
             run_id=session.run_id,
         )
-        return _retry(session, plan, last, relations, codes, max_attempts)
+        return _retry(session, plan, last, relations, Selection(codes, where, max_attempts))
 
 
 def _retry(
@@ -108,11 +111,11 @@ def _retry(
     plan: Plan,
     last: Snapshot,
     relations: dict[str, str],
-    codes: tuple[str, ...],
-    max_attempts: int | None,
+    selection: Selection,
 ) -> Report:
     backend, caps, enrichment = session.backend, session.caps, session.enrichment
-    calls = calls_of(enrichment, session.model, backend, relations, codes, max_attempts, session.run_id)
+    codes, where, max_attempts = selection
+    calls = calls_of(enrichment, session.model, backend, relations, selection, session.run_id)
     every = [call.step for call in calls]
     check_tables_of_last_run(backend, plan)
     start = session.start(last, plan, [(call.model.resolved, call.constant) for call in calls], retry=True)
@@ -128,6 +131,8 @@ def _retry(
     most = enrichment.max_attempts if max_attempts is None else max_attempts
     spent, unasked = backend.not_retried(plan, codes, most)
     advice = advice_of(backend, plan, enrichment)
+    if where is not None and not backend.count(steps[-1:]):
+        session.observer.note(f"{session.model.resolved.name} answered all accepted rows of the condition, if any")
     for note in (*notes(spent, unasked, most), *(advice.lines() if advice is not None else ())):
         session.observer.note(note)
     counts = Counts(rows, distinct, refused, _within(caps.max_rows, refused))
@@ -248,6 +253,14 @@ def _check_same_model(enrichment: Enrichment, last: Snapshot, choice: ModelChoic
         )
 
 
+class Selection(NamedTuple):
+    """The rows that a retry asks: refused for a reason, with attempts left; accepted, and meeting a condition."""
+
+    reasons: tuple[str, ...]
+    where: str | None
+    max_attempts: int | None
+
+
 class Call(NamedTuple):
     """A part of a round: the model, the step that it asks, and whether the requests failed before."""
 
@@ -262,32 +275,33 @@ def calls_of(
     choice: ModelChoice,
     backend: Backend,
     relations: dict[str, str],
-    reasons: tuple[str, ...],
-    max_attempts: int | None,
+    selection: Selection,
     run_id: str,
 ) -> list[Call]:
-    """Return the calls of a round; failed calls are last, for they may fail again."""
+    """Return the calls of a round; failed calls come after refused answers, for they may fail again."""
+    chosen, where, max_attempts = selection
+
+    settings: dict[str, Any] = {
+        "model": choice.resolved,
+        "max_attempts": max_attempts,
+        "asked_by_client": not choice.asks_in_sql,
+        "run_id": run_id,
+    }
 
     def compiled(reasons: tuple[str, ...], *, answered: bool) -> list[Call]:
-        found = compile_retry(
-            enrichment,
-            backend.engine.name,
-            relations,
-            model=choice.resolved,
-            reasons=reasons,
-            max_attempts=max_attempts,
-            asked_by_client=not choice.asks_in_sql,
-            run_id=run_id,
-        )
+        found = compile_retry(enrichment, backend.engine.name, relations, reasons=reasons, **settings)
         return [Call(choice.with_params(call.model), call.step, answered, call.constant) for call in found]
 
-    refused = tuple(code for code in reasons if code != "CALL_ERROR")
+    refused = tuple(code for code in chosen if code != "CALL_ERROR")
     calls = compiled(refused, answered=True) if refused else []
     failed = compiled(("CALL_ERROR",), answered=False)
-    if "CALL_ERROR" not in reasons:
+    if "CALL_ERROR" not in chosen:
         # A further attempt may fail on its way, whatever the row was refused for before: it is tried again.
         failed = [call._replace(step=_of_this_run(call.step, run_id)) for call in failed]
-    return [*calls, *failed]
+    if where is None:
+        return [*calls, *failed]
+    made = compile_accepted(enrichment, backend.engine.name, where, relations, reasons=chosen, **settings)
+    return [*calls, *failed, Call(choice.with_params(made.model), made.step, answered=True, constant=made.constant)]
 
 
 def _of_this_run(step: Step, run_id: str) -> Step:

@@ -14,9 +14,9 @@ import duckdb
 import pytest
 
 import sqlenrich as se
-from sqlenrich.core.types import BIGINT, STRING, Type
+from sqlenrich.core.types import BIGINT, BOOLEAN, STRING, Type
 from sqlenrich.engines import ENGINES, get_engine
-from sqlenrich.plan.compile import RetryCall, compile_retry
+from sqlenrich.plan.compile import RetryCall, compile_accepted, compile_retry
 from sqlenrich.plan.pending_step import NO_FEEDBACK, NOT_RETRIABLE, ONLY_IF_NAMED, feedback_text
 from sqlenrich.plan.plan import RESPONSES
 from sqlenrich.plan.request import ResolvedModel, request_constant, request_hash
@@ -62,6 +62,10 @@ def enrichment(**changed: Any) -> se.Enrichment:
 # The selection --------------------------------------------------------------------------------------------------------
 
 
+Table = tuple[Mapping[str, Type], Sequence[Row]]
+"""Columns and rows."""
+
+
 def checked_rows() -> list[Row]:
     """Every reason and number of attempts, with and without a detail, each request twice; hostile texts."""
     found: list[Row] = []
@@ -74,30 +78,37 @@ def checked_rows() -> list[Row]:
     return found
 
 
-def selected(engine: str, call: RetryCall, rows: Sequence[Row]) -> list[Row]:
-    """The requests of one call of a retry, selected by the engine."""
+def selected(
+    engine: str, call: RetryCall, rows: Sequence[Row], columns: Mapping[str, Type] = CHECKED, **more: Table
+) -> list[Row]:
+    """The requests of one call of a retry, selected by the engine from ``checked`` and ``more`` tables."""
     sql = str(call.step.pending_sql)
+    tables: dict[str, Table] = {"again_checked": (columns, rows), **more}
     if engine == "duckdb":
         with duckdb.connect() as db:
-            fill_duckdb(db, "again_checked", CHECKED, rows)
+            for name, table in tables.items():
+                fill_duckdb(db, name, *table)
             return db.execute(sql).fetchall()
     if engine == "bigquery":
         from tests.standins.googlesql import googlesql
 
-        return googlesql().evaluate(sql, {"again_checked": (typed(engine, CHECKED), rows)})
+        return googlesql().evaluate(sql, {name: (typed(engine, types), of) for name, (types, of) in tables.items()})
     if engine == "snowflake":
         from tests.standins import snowflake
 
         assert sql.count("SELECT DISTINCT") == 1  # the stand-in has none
         plain = sql.replace("SELECT DISTINCT", "SELECT")
-        return sorted(set(snowflake.rows(plain, {"again_checked": (columns_of_snowflake(CHECKED), rows)})))
+        of_snowflake = {name: (columns_of_snowflake(types), of) for name, (types, of) in tables.items()}
+        return sorted(set(snowflake.rows(plain, of_snowflake)))
     from tests.standins import spark
 
-    fill_spark("again_checked", CHECKED, rows)
+    for name, table in tables.items():
+        fill_spark(name, *table)
     try:
         return spark.rows(sql)
     finally:
-        spark.rows("DROP VIEW again_checked")
+        for name in tables:
+            spark.rows(f"DROP VIEW {name}")
 
 
 @each_engine
@@ -126,6 +137,82 @@ def test_the_selection_equals_the_reference(
         constant = _constant(engine, e, limit)
         expected.add((hash_, count + 1, sent, request_hash(constant, sent)))
     assert found == expected
+
+
+ANSWERED: dict[str, tuple[str, bool]] = {
+    # The condition is met, and the model has not answered.
+    '{"label":"a","n":1}': ("n < 2", True),
+    '{"label":"b","n":2}': ("n < 2 OR label = 'b'", True),
+    '{"label":"a","n":5}': ("n < 2", False),
+    '{"label":"b","n":0}': ("upper(label) || '!' = 'B!' AND n + 1 < 2", True),
+    '{"label":"b","n":-1}': ("id = 'x'", False),
+    '{"label":"a","n":-1}': ("id = 'a' AND _model = 'small'", True),
+    '{"label":"a","n":3}': ("_request_hash IS NULL", False),
+}
+
+
+@each_engine
+def test_accepted_rows_of_a_condition_are_asked_once_of_a_model(engine: str) -> None:
+    e = enrichment()
+    model = ResolvedModel("big", {LIMITS.get(engine, "max_tokens"): LIMIT})
+    columns: dict[str, Type] = {**CHECKED, "answer": STRING, "_model": STRING}
+    calls: list[Row] = []  # answers of models: the request, the model, whether its failure may pass
+    of_model: dict[str, list[tuple[str, bool | None]]] = {
+        "asked": [("small", False)],
+        "answered": [("small", False), ("big", False)],
+        "failed once": [("small", False), ("big", True)],
+        "failed twice": [("small", False), ("big", True), ("big", True)],
+        "unread": [("small", False), ("big", None)],
+    }
+    rows: list[Row] = []
+    for answer in ANSWERED:
+        for name, asked in of_model.items():
+            hash_ = f"{answer} {name}"
+            calls += [(hash_, who, retryable) for who, retryable in asked]
+            rows += [("a", "text", hash_, len(asked), None, None, answer, "small")] * 2
+        rows.append(("a", "text", f"refused {answer}", 1, "BAD_JSON", None, answer, "small"))
+    rows.append((None, None, None, 0, None, None, None, None))
+    constant = _constant(engine, e, LIMIT)
+    responses: dict[str, Type] = {"request_hash": STRING, "model": STRING, "retryable": BOOLEAN}
+    prompts: Table = ({"request_hash": STRING}, [(hash_,) for hash_ in dict.fromkeys(call[0] for call in calls)])
+    for where in dict.fromkeys(where for where, _ in ANSWERED.values()):
+        call = compile_accepted(e, engine, where, model=model, max_attempts=2)
+        found = selected(engine, call, rows, columns, again_responses=(responses, calls), again_prompts=prompts)
+        chosen = {row[0].rpartition("} ")[0] + "}" for row in found}
+        assert chosen == {answer for answer in ANSWERED if _meets(where, json.loads(answer))}, where
+        assert set(found) == {
+            (f"{answer} {name}", len(of_model[name]) + 1, "text", request_hash(constant, "text"))
+            for answer in chosen
+            for name in ("asked", "failed once")
+        }
+    for answer, (where, meets) in ANSWERED.items():
+        assert _meets(where, json.loads(answer)) is meets
+
+
+def _meets(where: str, answer: Mapping[str, Any]) -> bool:
+    """Tell whether the row of an answer meets a condition, by DuckDB's reading of it."""
+    row = {"id": "a", "_model": "small", "_request_hash": "h", **answer}
+    with duckdb.connect() as db:
+        values = ", ".join(f'? AS "{name}"' for name in row)
+        return bool(db.execute(f"SELECT {where} FROM (SELECT {values})", list(row.values())).fetchall()[0][0])
+
+
+@pytest.mark.parametrize(
+    ("where", "problem"),
+    [
+        ("confidence < 0.5", 'where reads "confidence", which the results do not have'),
+        ("n < 'a'", "where: \"n < 'a'\" compares a integer with a text"),
+        ("label", "where is no condition, but a text"),
+        ("n <", 'where "n <" is no SQL'),
+        ("regexp_like(label, 'x')", "is not the same on all engines"),
+        ("id IN (SELECT 1)", "is not the same on all engines"),
+    ],
+)
+def test_conditions_that_can_not_be(where: str, problem: str) -> None:
+    for engine in ENGINES:
+        with pytest.raises(se.SpecError) as told:
+            compile_accepted(enrichment(), engine, where)
+        assert problem in str(told.value)
 
 
 def _constant(engine: str, e: se.Enrichment, limit: int) -> str:
@@ -396,7 +483,7 @@ def test_wrong_uses() -> None:
             "model": "strong", "retry": True,
         },
         "a retry has no single step": {"retry": True, "step": "checked"},
-        "--reason and --max-attempts go with --retry": {"reasons": ["BAD_JSON"]},
+        "--reason, --where and --max-attempts go with --retry": {"reasons": ["BAD_JSON"]},
         "NOT_ASKED can't be retried": {"retry": True, "reasons": ["NOT_ASKED"]},
         r'no reason "BADJSON" \(BAD_JSON\?\)': {"retry": True, "reasons": ["BADJSON"]},
     }  # fmt: skip

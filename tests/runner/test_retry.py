@@ -718,3 +718,73 @@ def test_the_printed_retry_runs_as_printed(
         assert call(*printed[1:]).status == 0
         assert {Asked.of(seen).model for seen in server.asked[asked:]} == {model}
         assert len(server.asked) == asked + 4
+
+
+# Accepted rows --------------------------------------------------------------------------------------------------------
+
+
+class Graded(ScriptedEndpoint):
+    """Answers with an urgency by the model: that of the prompt, one more of "strong"; refused for a word."""
+
+    def completion(self, body: dict[str, Any], fault: str) -> bytes:
+        made = json.loads(super().completion(body, fault))
+        prompt = body["messages"][-1]["content"]
+        urgency = int(prompt.rpartition(" ")[2]) + (body["model"] == "strong")
+        bad = body["model"] == "strong" and "odd" in prompt
+        made["choices"][0]["message"]["content"] = "{}" if bad else json.dumps({"label": "a", "urgency": urgency})
+        return json.dumps(made).encode()
+
+
+def test_accepted_rows_of_a_condition_are_asked_once_of_each_model(tmp_path: Path) -> None:
+    prompt, output = write_prompt(tmp_path, HEADER), tmp_path / "out.duckdb"
+    texts = ["text 1", "text 1", "odd 1", "text 2", "text 3", "text 9"]
+    urgencies = "SELECT id::INT, urgency, _model FROM intent ORDER BY 1"
+    with Graded() as endpoint:
+        data = words(tmp_path, *texts)
+        first_run(prompt, data, output, endpoint)
+        assert rows(output, urgencies) == [
+            (0, 1, "mock"), (1, 1, "mock"), (2, 1, "mock"), (3, 2, "mock"), (4, 3, "mock")
+        ]  # fmt: skip
+        before = len(endpoint.asked)
+        same = retry(prompt, output, endpoint, "--where", "urgency < 3", "--reason", "BAD_JSON")
+        assert (same.report["calls"], len(endpoint.asked)) == (0, before)
+        assert "mock answered all accepted rows of the condition, if any" in same.err
+        strong = ("--model", "strong", "--where", "urgency < 3", "--reason", "BAD_JSON")
+        for calls in (3, 0):
+            found = retry(prompt, output, endpoint, *strong)
+            assert (found.report["calls"], found.report["enriched"]) == (calls, 5), found.err
+            assert rows(output, urgencies) == [
+                (0, 2, "strong"), (1, 2, "strong"), (2, 1, "mock"), (3, 3, "strong"), (4, 3, "mock")
+            ]  # fmt: skip
+        kept = rows(output, "SELECT attempt, model, count(*) FROM intent_responses GROUP BY ALL ORDER BY ALL")
+        assert kept == [(1, "mock", 5), (2, "strong", 3)]
+        # Refused rows are asked beside them; what may be asked again is told by the model's own answers.
+        other = retry(prompt, output, endpoint, "--model", "other", "--where", "_model = 'strong'")
+        assert other.report["calls"] == 2 + 2  # the refused row twice
+        # The run's own model has answered: no further attempt of another model opens a request.
+        again = first_run(prompt, data, output, endpoint)
+        assert (again.report["calls"], again.report["enriched"]) == (0, 5)
+        assert call("audit", prompt, "--output", output, "--json").status == 0
+
+
+def test_a_failed_call_for_an_accepted_row_leaves_its_answer(tmp_path: Path) -> None:
+    prompt, output = write_prompt(tmp_path, HEADER), tmp_path / "out.duckdb"
+    with ScriptedEndpoint(content=GOOD) as endpoint:
+        first_run(prompt, words(tmp_path, "one", "two"), output, endpoint)
+    policy = ("--model", "strong", "--where", "urgency = 3")
+    with ScriptedEndpoint(content=GOOD, by_prompt={"two": "400_policy"}) as endpoint:
+        for calls in (2, 0):
+            found = retry(prompt, output, endpoint, *policy)
+            assert (found.report["calls"], found.report["enriched"]) == (calls, 2), found.err
+        assert rows(output, "SELECT _model FROM intent ORDER BY id") == [("strong",), ("mock",)]
+        assert first_run(prompt, tmp_path / "in.csv", output, endpoint).report["calls"] == 0
+
+
+def test_a_condition_is_refused_before_anything_is_asked(tmp_path: Path) -> None:
+    prompt, output = write_prompt(tmp_path, HEADER), tmp_path / "out.duckdb"
+    with ScriptedEndpoint(content=GOOD) as endpoint:
+        first_run(prompt, words(tmp_path, "one"), output, endpoint)
+        found = call("retry", prompt, "--output", output, "--endpoint", endpoint.url, "--where", "confidence < 1")
+        assert found.status == 2
+        assert 'retry: where reads "confidence", which the results do not have' in found.err
+        assert len(endpoint.asked) == 1

@@ -211,6 +211,11 @@ WITH asked AS (
   SELECT
     `request_hash`,
     MAX(`attempt`) AS `attempt`,
+    MAX(
+      CASE
+        WHEN `model` = 'system.ai.meta-llama-3-3-70b-instruct' THEN `attempt`
+      END
+    ) AS `own`,
     MAX(CASE WHEN `retryable` THEN 0 ELSE `attempt` END) AS `settled`
   FROM {{ responses }}
   WHERE `request_hash` IN (SELECT `request_hash` FROM {{ prompts }})
@@ -226,13 +231,14 @@ WHERE
   p.`request_hash` IS NOT NULL
   AND (
     asked.`attempt` IS NULL
-    OR (asked.`settled` < asked.`attempt` AND asked.`attempt` < 3)
+    OR (asked.`settled` < asked.`own` AND asked.`attempt` < 3)
   )
 {%- elif target.type == 'snowflake' -%}
 WITH asked AS (
   SELECT
     request_hash,
     MAX(attempt) AS attempt,
+    MAX(CASE WHEN model = 'llama3.3-70b' THEN attempt END) AS own,
     MAX(CASE WHEN retryable THEN 0 ELSE attempt END) AS settled
   FROM {{ responses }}
   WHERE request_hash IN (SELECT request_hash FROM {{ prompts }})
@@ -248,13 +254,14 @@ WHERE
   p.request_hash IS NOT NULL
   AND (
     asked.attempt IS NULL
-    OR (asked.settled < asked.attempt AND asked.attempt < 3)
+    OR (asked.settled < asked.own AND asked.attempt < 3)
   )
 {%- elif target.type == 'bigquery' -%}
 WITH asked AS (
   SELECT
     `request_hash`,
     MAX(`attempt`) AS `attempt`,
+    MAX(CASE WHEN `model` = 'gemini-3.5-flash-lite' THEN `attempt` END) AS `own`,
     MAX(CASE WHEN `retryable` THEN 0 ELSE `attempt` END) AS `settled`
   FROM {{ responses }}
   WHERE `request_hash` IN (SELECT `request_hash` FROM {{ prompts }})
@@ -270,13 +277,14 @@ WHERE
   p.`request_hash` IS NOT NULL
   AND (
     asked.`attempt` IS NULL
-    OR (asked.`settled` < asked.`attempt` AND asked.`attempt` < 3)
+    OR (asked.`settled` < asked.`own` AND asked.`attempt` < 3)
   )
 {%- elif target.type == 'spark' -%}
 WITH asked AS (
   SELECT
     `request_hash`,
     MAX(`attempt`) AS `attempt`,
+    MAX(CASE WHEN `model` = 'default' THEN `attempt` END) AS `own`,
     MAX(CASE WHEN `retryable` THEN 0 ELSE `attempt` END) AS `settled`
   FROM {{ responses }}
   WHERE `request_hash` IN (SELECT `request_hash` FROM {{ prompts }})
@@ -292,13 +300,14 @@ WHERE
   p.`request_hash` IS NOT NULL
   AND (
     asked.`attempt` IS NULL
-    OR (asked.`settled` < asked.`attempt` AND asked.`attempt` < 3)
+    OR (asked.`settled` < asked.`own` AND asked.`attempt` < 3)
   )
 {%- elif target.type == 'duckdb' -%}
 WITH asked AS (
   SELECT
     "request_hash",
     MAX("attempt") AS "attempt",
+    MAX("attempt") AS "own",
     MAX(CASE WHEN "retryable" THEN 0 ELSE "attempt" END) AS "settled"
   FROM {{ responses }}
   WHERE "request_hash" IN (SELECT "request_hash" FROM {{ prompts }})
@@ -314,7 +323,7 @@ WHERE
   p."request_hash" IS NOT NULL
   AND (
     asked."attempt" IS NULL
-    OR (asked."settled" < asked."attempt" AND asked."attempt" < 3)
+    OR (asked."settled" < asked."own" AND asked."attempt" < 3)
   )
 {%- else -%}
 {{ sqlenrich.refused("sqlenrich: company has no SQL for this adapter; it has for: " ~ "databricks, snowflake, bigquery, spark, duckdb") }}

@@ -179,6 +179,11 @@ WITH asked AS (
   SELECT
     `request_hash`,
     MAX(`attempt`) AS `attempt`,
+    MAX(
+      CASE
+        WHEN `model` = 'system.ai.meta-llama-3-3-70b-instruct' THEN `attempt`
+      END
+    ) AS `own`,
     MAX(CASE WHEN `retryable` THEN 0 ELSE `attempt` END) AS `settled`
   FROM {{ responses }}
   WHERE `request_hash` IN (SELECT `request_hash` FROM {{ prompts }})
@@ -194,13 +199,14 @@ WHERE
   p.`request_hash` IS NOT NULL
   AND (
     asked.`attempt` IS NULL
-    OR (asked.`settled` < asked.`attempt` AND asked.`attempt` < 3)
+    OR (asked.`settled` < asked.`own` AND asked.`attempt` < 3)
   )
 {%- elif target.type == 'snowflake' -%}
 WITH asked AS (
   SELECT
     request_hash,
     MAX(attempt) AS attempt,
+    MAX(CASE WHEN model = 'llama3.3-70b' THEN attempt END) AS own,
     MAX(CASE WHEN retryable THEN 0 ELSE attempt END) AS settled
   FROM {{ responses }}
   WHERE request_hash IN (SELECT request_hash FROM {{ prompts }})
@@ -216,13 +222,14 @@ WHERE
   p.request_hash IS NOT NULL
   AND (
     asked.attempt IS NULL
-    OR (asked.settled < asked.attempt AND asked.attempt < 3)
+    OR (asked.settled < asked.own AND asked.attempt < 3)
   )
 {%- elif target.type == 'bigquery' -%}
 WITH asked AS (
   SELECT
     `request_hash`,
     MAX(`attempt`) AS `attempt`,
+    MAX(CASE WHEN `model` = 'gemini-3.5-flash-lite' THEN `attempt` END) AS `own`,
     MAX(CASE WHEN `retryable` THEN 0 ELSE `attempt` END) AS `settled`
   FROM {{ responses }}
   WHERE `request_hash` IN (SELECT `request_hash` FROM {{ prompts }})
@@ -238,13 +245,14 @@ WHERE
   p.`request_hash` IS NOT NULL
   AND (
     asked.`attempt` IS NULL
-    OR (asked.`settled` < asked.`attempt` AND asked.`attempt` < 3)
+    OR (asked.`settled` < asked.`own` AND asked.`attempt` < 3)
   )
 {%- elif target.type == 'spark' -%}
 WITH asked AS (
   SELECT
     `request_hash`,
     MAX(`attempt`) AS `attempt`,
+    MAX(CASE WHEN `model` = 'default' THEN `attempt` END) AS `own`,
     MAX(CASE WHEN `retryable` THEN 0 ELSE `attempt` END) AS `settled`
   FROM {{ responses }}
   WHERE `request_hash` IN (SELECT `request_hash` FROM {{ prompts }})
@@ -260,13 +268,14 @@ WHERE
   p.`request_hash` IS NOT NULL
   AND (
     asked.`attempt` IS NULL
-    OR (asked.`settled` < asked.`attempt` AND asked.`attempt` < 3)
+    OR (asked.`settled` < asked.`own` AND asked.`attempt` < 3)
   )
 {%- elif target.type == 'duckdb' -%}
 WITH asked AS (
   SELECT
     "request_hash",
     MAX("attempt") AS "attempt",
+    MAX("attempt") AS "own",
     MAX(CASE WHEN "retryable" THEN 0 ELSE "attempt" END) AS "settled"
   FROM {{ responses }}
   WHERE "request_hash" IN (SELECT "request_hash" FROM {{ prompts }})
@@ -282,7 +291,7 @@ WHERE
   p."request_hash" IS NOT NULL
   AND (
     asked."attempt" IS NULL
-    OR (asked."settled" < asked."attempt" AND asked."attempt" < 3)
+    OR (asked."settled" < asked."own" AND asked."attempt" < 3)
   )
 {%- else -%}
 {{ sqlenrich.refused("sqlenrich: pii has no SQL for this adapter; it has for: " ~ "databricks, snowflake, bigquery, spark, duckdb") }}

@@ -192,6 +192,11 @@ WITH asked AS (
   SELECT
     `request_hash`,
     MAX(`attempt`) AS `attempt`,
+    MAX(
+      CASE
+        WHEN `model` = 'system.ai.meta-llama-3-3-70b-instruct' THEN `attempt`
+      END
+    ) AS `own`,
     MAX(CASE WHEN `retryable` THEN 0 ELSE `attempt` END) AS `settled`
   FROM {{ responses }}
   WHERE `request_hash` IN (SELECT `request_hash` FROM {{ prompts }})
@@ -207,13 +212,14 @@ WHERE
   p.`request_hash` IS NOT NULL
   AND (
     asked.`attempt` IS NULL
-    OR (asked.`settled` < asked.`attempt` AND asked.`attempt` < 3)
+    OR (asked.`settled` < asked.`own` AND asked.`attempt` < 3)
   )
 {%- elif target.type == 'snowflake' -%}
 WITH asked AS (
   SELECT
     request_hash,
     MAX(attempt) AS attempt,
+    MAX(CASE WHEN model = 'llama3.3-70b' THEN attempt END) AS own,
     MAX(CASE WHEN retryable THEN 0 ELSE attempt END) AS settled
   FROM {{ responses }}
   WHERE request_hash IN (SELECT request_hash FROM {{ prompts }})
@@ -229,13 +235,14 @@ WHERE
   p.request_hash IS NOT NULL
   AND (
     asked.attempt IS NULL
-    OR (asked.settled < asked.attempt AND asked.attempt < 3)
+    OR (asked.settled < asked.own AND asked.attempt < 3)
   )
 {%- elif target.type == 'bigquery' -%}
 WITH asked AS (
   SELECT
     `request_hash`,
     MAX(`attempt`) AS `attempt`,
+    MAX(CASE WHEN `model` = 'gemini-3.5-flash-lite' THEN `attempt` END) AS `own`,
     MAX(CASE WHEN `retryable` THEN 0 ELSE `attempt` END) AS `settled`
   FROM {{ responses }}
   WHERE `request_hash` IN (SELECT `request_hash` FROM {{ prompts }})
@@ -251,13 +258,14 @@ WHERE
   p.`request_hash` IS NOT NULL
   AND (
     asked.`attempt` IS NULL
-    OR (asked.`settled` < asked.`attempt` AND asked.`attempt` < 3)
+    OR (asked.`settled` < asked.`own` AND asked.`attempt` < 3)
   )
 {%- elif target.type == 'spark' -%}
 WITH asked AS (
   SELECT
     `request_hash`,
     MAX(`attempt`) AS `attempt`,
+    MAX(CASE WHEN `model` = 'default' THEN `attempt` END) AS `own`,
     MAX(CASE WHEN `retryable` THEN 0 ELSE `attempt` END) AS `settled`
   FROM {{ responses }}
   WHERE `request_hash` IN (SELECT `request_hash` FROM {{ prompts }})
@@ -273,13 +281,14 @@ WHERE
   p.`request_hash` IS NOT NULL
   AND (
     asked.`attempt` IS NULL
-    OR (asked.`settled` < asked.`attempt` AND asked.`attempt` < 3)
+    OR (asked.`settled` < asked.`own` AND asked.`attempt` < 3)
   )
 {%- elif target.type == 'duckdb' -%}
 WITH asked AS (
   SELECT
     "request_hash",
     MAX("attempt") AS "attempt",
+    MAX("attempt") AS "own",
     MAX(CASE WHEN "retryable" THEN 0 ELSE "attempt" END) AS "settled"
   FROM {{ responses }}
   WHERE "request_hash" IN (SELECT "request_hash" FROM {{ prompts }})
@@ -295,7 +304,7 @@ WHERE
   p."request_hash" IS NOT NULL
   AND (
     asked."attempt" IS NULL
-    OR (asked."settled" < asked."attempt" AND asked."attempt" < 3)
+    OR (asked."settled" < asked."own" AND asked."attempt" < 3)
   )
 {%- else -%}
 {{ sqlenrich.refused("sqlenrich: product_attributes has no SQL for this adapter; it has for: " ~ "databricks, snowflake, bigquery, spark, duckdb") }}

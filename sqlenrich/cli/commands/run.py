@@ -203,6 +203,7 @@ def _steps(files: tuple[str, ...], *, yes: bool, as_json: bool, keep_going: bool
 @spark_option
 @warehouse_options
 @click.option("--reason", "reasons", metavar="CODE", multiple=True, help="Only rows refused for this; may be repeated.")
+@click.option("--where", metavar="SQL", help="Accepted rows too that meet this, such as 'confidence < 0.8'.")
 @click.option("--max-attempts", metavar="N", type=click.IntRange(1), help="How often a request is asked in total.")
 @model_options
 @batch_options
@@ -217,7 +218,7 @@ def _steps(files: tuple[str, ...], *, yes: bool, as_json: bool, keep_going: bool
 def retry(file: str, yes: bool, as_json: bool, **options: Any) -> int:
     """Ask refused rows of the last run again.
 
-    The new answers are further attempts. Accepted rows are never asked.
+    The new answers are further attempts. Of accepted rows, only those of --where are asked, each once of a model.
     """
     return _report(se.retry, file, yes=yes, as_json=as_json, **options)
 

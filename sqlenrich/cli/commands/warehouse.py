@@ -31,6 +31,7 @@ from sqlenrich.core.functions import FUNCTIONS
 @model_option
 @click.option("--retry", is_flag=True, help="The script that asks refused rows again.")
 @click.option("--reason", "reasons", metavar="CODE", multiple=True, help="With --retry: only rows refused for this.")
+@click.option("--where", metavar="SQL", help="With --retry: accepted rows too that meet this, each once of a model.")
 @click.option("--max-attempts", metavar="N", type=click.IntRange(1), help="With --retry: how often a request is asked.")
 @click.option("--preflight/--no-preflight", default=True, help="Ask 3 requests first, in the engine's scripting.")
 @click.option("--chunks", metavar="N", type=click.IntRange(1), help="Ask 3 requests, then the others in N parts.")

@@ -168,6 +168,7 @@ BEGIN
         SELECT
           `request_hash`,
           MAX(`attempt`) AS `attempt`,
+          MAX(CASE WHEN `model` = 'sqlenrich.embedding' THEN `attempt` END) AS `own`,
           MAX(CASE WHEN `retryable` THEN 0 ELSE `attempt` END) AS `settled`
         FROM `article_vector_responses`
         WHERE
@@ -184,7 +185,7 @@ BEGIN
         p.`request_hash` IS NOT NULL
         AND (
           asked.`attempt` IS NULL
-          OR (asked.`settled` < asked.`attempt` AND asked.`attempt` < 3)
+          OR (asked.`settled` < asked.`own` AND asked.`attempt` < 3)
         );
       SET first_hash = (
         SELECT

@@ -223,6 +223,7 @@ BEGIN
         SELECT
           `request_hash`,
           MAX(`attempt`) AS `attempt`,
+          MAX(CASE WHEN `model` = 'gemini-3.5-flash-lite' THEN `attempt` END) AS `own`,
           MAX(CASE WHEN `retryable` THEN 0 ELSE `attempt` END) AS `settled`
         FROM `transaction_responses`
         WHERE
@@ -239,7 +240,7 @@ BEGIN
         p.`request_hash` IS NOT NULL
         AND (
           asked.`attempt` IS NULL
-          OR (asked.`settled` < asked.`attempt` AND asked.`attempt` < 3)
+          OR (asked.`settled` < asked.`own` AND asked.`attempt` < 3)
         );
       SET first_hash = (
         SELECT

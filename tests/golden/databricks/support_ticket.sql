@@ -198,6 +198,11 @@ BEGIN
         SELECT
           `request_hash`,
           MAX(`attempt`) AS `attempt`,
+          MAX(
+            CASE
+              WHEN `model` = 'system.ai.meta-llama-3-3-70b-instruct' THEN `attempt`
+            END
+          ) AS `own`,
           MAX(CASE WHEN `retryable` THEN 0 ELSE `attempt` END) AS `settled`
         FROM `support_ticket_responses`
         WHERE
@@ -214,7 +219,7 @@ BEGIN
         p.`request_hash` IS NOT NULL
         AND (
           asked.`attempt` IS NULL
-          OR (asked.`settled` < asked.`attempt` AND asked.`attempt` < 3)
+          OR (asked.`settled` < asked.`own` AND asked.`attempt` < 3)
         );
       SET first_hash = (
         SELECT

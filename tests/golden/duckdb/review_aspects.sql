@@ -125,6 +125,7 @@ WITH asked AS (
   SELECT
     "request_hash",
     MAX("attempt") AS "attempt",
+    MAX("attempt") AS "own",
     MAX(CASE WHEN "retryable" THEN 0 ELSE "attempt" END) AS "settled"
   FROM "review_aspects_responses"
   WHERE
@@ -141,7 +142,7 @@ WHERE
   p."request_hash" IS NOT NULL
   AND (
     asked."attempt" IS NULL
-    OR (asked."settled" < asked."attempt" AND asked."attempt" < 3)
+    OR (asked."settled" < asked."own" AND asked."attempt" < 3)
   );
 
 -- checked: one verdict per row

@@ -126,6 +126,7 @@ WITH asked AS (
   SELECT
     "request_hash",
     MAX("attempt") AS "attempt",
+    MAX("attempt") AS "own",
     MAX(CASE WHEN "retryable" THEN 0 ELSE "attempt" END) AS "settled"
   FROM "support_ticket_responses"
   WHERE
@@ -142,7 +143,7 @@ WHERE
   p."request_hash" IS NOT NULL
   AND (
     asked."attempt" IS NULL
-    OR (asked."settled" < asked."attempt" AND asked."attempt" < 3)
+    OR (asked."settled" < asked."own" AND asked."attempt" < 3)
   );
 
 -- checked: one verdict per row

@@ -209,6 +209,7 @@ BEGIN
         SELECT
           request_hash,
           MAX(attempt) AS attempt,
+          MAX(CASE WHEN model = 'llama3.3-70b' THEN attempt END) AS own,
           MAX(CASE WHEN retryable THEN 0 ELSE attempt END) AS settled
         FROM review_aspects_responses
         WHERE
@@ -225,7 +226,7 @@ BEGIN
         p.request_hash IS NOT NULL
         AND (
           asked.attempt IS NULL
-          OR (asked.settled < asked.attempt AND asked.attempt < 3)
+          OR (asked.settled < asked.own AND asked.attempt < 3)
         );
       first_hash := (
         SELECT

@@ -218,6 +218,7 @@ BEGIN
         SELECT
           request_hash,
           MAX(attempt) AS attempt,
+          MAX(CASE WHEN model = 'llama3.3-70b' THEN attempt END) AS own,
           MAX(CASE WHEN retryable THEN 0 ELSE attempt END) AS settled
         FROM transaction_responses
         WHERE request_hash IN (SELECT request_hash FROM transaction_prompts)
@@ -233,7 +234,7 @@ BEGIN
         p.request_hash IS NOT NULL
         AND (
           asked.attempt IS NULL
-          OR (asked.settled < asked.attempt AND asked.attempt < 3)
+          OR (asked.settled < asked.own AND asked.attempt < 3)
         );
       first_hash := (
         SELECT

@@ -109,6 +109,7 @@ BEGIN
         SELECT
           `request_hash`,
           MAX(`attempt`) AS `attempt`,
+          MAX(CASE WHEN `model` = 'default' THEN `attempt` END) AS `own`,
           MAX(CASE WHEN `retryable` THEN 0 ELSE `attempt` END) AS `settled`
         FROM `product_attributes_responses`
         WHERE
@@ -125,7 +126,7 @@ BEGIN
         p.`request_hash` IS NOT NULL
         AND (
           asked.`attempt` IS NULL
-          OR (asked.`settled` < asked.`attempt` AND asked.`attempt` < 3)
+          OR (asked.`settled` < asked.`own` AND asked.`attempt` < 3)
         );
       DROP TABLE IF EXISTS `product_attributes_pending`;
       ALTER TABLE `product_attributes_pending__new`

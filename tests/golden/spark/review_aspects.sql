@@ -104,6 +104,7 @@ BEGIN
         SELECT
           `request_hash`,
           MAX(`attempt`) AS `attempt`,
+          MAX(CASE WHEN `model` = 'default' THEN `attempt` END) AS `own`,
           MAX(CASE WHEN `retryable` THEN 0 ELSE `attempt` END) AS `settled`
         FROM `review_aspects_responses`
         WHERE
@@ -120,7 +121,7 @@ BEGIN
         p.`request_hash` IS NOT NULL
         AND (
           asked.`attempt` IS NULL
-          OR (asked.`settled` < asked.`attempt` AND asked.`attempt` < 3)
+          OR (asked.`settled` < asked.`own` AND asked.`attempt` < 3)
         );
       DROP TABLE IF EXISTS `review_aspects_pending`;
       ALTER TABLE `review_aspects_pending__new`

@@ -112,6 +112,7 @@ BEGIN
         SELECT
           `request_hash`,
           MAX(`attempt`) AS `attempt`,
+          MAX(CASE WHEN `model` = 'default' THEN `attempt` END) AS `own`,
           MAX(CASE WHEN `retryable` THEN 0 ELSE `attempt` END) AS `settled`
         FROM `transaction_responses`
         WHERE
@@ -128,7 +129,7 @@ BEGIN
         p.`request_hash` IS NOT NULL
         AND (
           asked.`attempt` IS NULL
-          OR (asked.`settled` < asked.`attempt` AND asked.`attempt` < 3)
+          OR (asked.`settled` < asked.`own` AND asked.`attempt` < 3)
         );
       DROP TABLE IF EXISTS `transaction_pending`;
       ALTER TABLE `transaction_pending__new` RENAME TO `transaction_pending`;

@@ -186,6 +186,11 @@ WITH asked AS (
   SELECT
     `request_hash`,
     MAX(`attempt`) AS `attempt`,
+    MAX(
+      CASE
+        WHEN `model` = 'system.ai.meta-llama-3-3-70b-instruct' THEN `attempt`
+      END
+    ) AS `own`,
     MAX(CASE WHEN `retryable` THEN 0 ELSE `attempt` END) AS `settled`
   FROM {{ responses }}
   WHERE `request_hash` IN (SELECT `request_hash` FROM {{ prompts }})
@@ -201,13 +206,14 @@ WHERE
   p.`request_hash` IS NOT NULL
   AND (
     asked.`attempt` IS NULL
-    OR (asked.`settled` < asked.`attempt` AND asked.`attempt` < 3)
+    OR (asked.`settled` < asked.`own` AND asked.`attempt` < 3)
   )
 {%- elif target.type == 'snowflake' -%}
 WITH asked AS (
   SELECT
     request_hash,
     MAX(attempt) AS attempt,
+    MAX(CASE WHEN model = 'llama3.3-70b' THEN attempt END) AS own,
     MAX(CASE WHEN retryable THEN 0 ELSE attempt END) AS settled
   FROM {{ responses }}
   WHERE request_hash IN (SELECT request_hash FROM {{ prompts }})
@@ -223,13 +229,14 @@ WHERE
   p.request_hash IS NOT NULL
   AND (
     asked.attempt IS NULL
-    OR (asked.settled < asked.attempt AND asked.attempt < 3)
+    OR (asked.settled < asked.own AND asked.attempt < 3)
   )
 {%- elif target.type == 'bigquery' -%}
 WITH asked AS (
   SELECT
     `request_hash`,
     MAX(`attempt`) AS `attempt`,
+    MAX(CASE WHEN `model` = 'gemini-3.5-flash-lite' THEN `attempt` END) AS `own`,
     MAX(CASE WHEN `retryable` THEN 0 ELSE `attempt` END) AS `settled`
   FROM {{ responses }}
   WHERE `request_hash` IN (SELECT `request_hash` FROM {{ prompts }})
@@ -245,13 +252,14 @@ WHERE
   p.`request_hash` IS NOT NULL
   AND (
     asked.`attempt` IS NULL
-    OR (asked.`settled` < asked.`attempt` AND asked.`attempt` < 3)
+    OR (asked.`settled` < asked.`own` AND asked.`attempt` < 3)
   )
 {%- elif target.type == 'spark' -%}
 WITH asked AS (
   SELECT
     `request_hash`,
     MAX(`attempt`) AS `attempt`,
+    MAX(CASE WHEN `model` = 'default' THEN `attempt` END) AS `own`,
     MAX(CASE WHEN `retryable` THEN 0 ELSE `attempt` END) AS `settled`
   FROM {{ responses }}
   WHERE `request_hash` IN (SELECT `request_hash` FROM {{ prompts }})
@@ -267,13 +275,14 @@ WHERE
   p.`request_hash` IS NOT NULL
   AND (
     asked.`attempt` IS NULL
-    OR (asked.`settled` < asked.`attempt` AND asked.`attempt` < 3)
+    OR (asked.`settled` < asked.`own` AND asked.`attempt` < 3)
   )
 {%- elif target.type == 'duckdb' -%}
 WITH asked AS (
   SELECT
     "request_hash",
     MAX("attempt") AS "attempt",
+    MAX("attempt") AS "own",
     MAX(CASE WHEN "retryable" THEN 0 ELSE "attempt" END) AS "settled"
   FROM {{ responses }}
   WHERE "request_hash" IN (SELECT "request_hash" FROM {{ prompts }})
@@ -289,7 +298,7 @@ WHERE
   p."request_hash" IS NOT NULL
   AND (
     asked."attempt" IS NULL
-    OR (asked."settled" < asked."attempt" AND asked."attempt" < 3)
+    OR (asked."settled" < asked."own" AND asked."attempt" < 3)
   )
 {%- else -%}
 {{ sqlenrich.refused("sqlenrich: tickets has no SQL for this adapter; it has for: " ~ "databricks, snowflake, bigquery, spark, duckdb") }}
