@@ -140,7 +140,8 @@ def choose_model(
 ) -> ModelChoice:
     """Return the model of a run: the mock, or an endpoint of the caller, the settings or the environment."""
     if wanted.mock is not None:
-        return _mock(enrichment, wanted.mock, wanted.concurrency, budget)
+        name = MOCK if wanted.name is None else f"{MOCK}-{wanted.name}"
+        return _mock(enrichment, wanted.mock, name, wanted.concurrency, budget)
     if wanted.local is not None:
         return _local(enrichment, wanted.local, budget, ordered=wanted.prefix_order)
     settings = wanted.endpoint if isinstance(wanted.endpoint, Endpoint) else config.endpoint(wanted.endpoint)
@@ -161,10 +162,10 @@ def sql_model(
     return ModelChoice(None, resolved, 0, f" on {engine}", resolved, budget, price=price)
 
 
-def _mock(enrichment: Enrichment, mock: Mock, concurrency: int | None, budget: Budget | None) -> ModelChoice:
+def _mock(enrichment: Enrichment, mock: Mock, name: str, concurrency: int | None, budget: Budget | None) -> ModelChoice:
     from sqlenrich.llm.mock.model import MockModel
 
-    named = resolve_model(enrichment, get_engine(CLIENT_ENGINE), MOCK)
+    named = resolve_model(enrichment, get_engine(CLIENT_ENGINE), name)
     # An endpoint may serve a model of this name: its answers are others.
     resolved = replace(named, params={**named.params, "sqlenrich": MOCK})
     try:
@@ -173,6 +174,7 @@ def _mock(enrichment: Enrichment, mock: Mock, concurrency: int | None, budget: B
             failures=mock.failures or None,
             validator=value_test,
             embedding=enrichment.embedding,
+            name=name,
         )
     except ValueError as error:
         raise ConfigError(f"--mock: {error}") from None

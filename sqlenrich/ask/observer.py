@@ -28,18 +28,22 @@ class PlanLine:
     price: Price | None = None
     """The price of the model, where it is known."""
     currency: str = ""
+    at_most: bool = False
+    """Whether the calls may be fewer."""
 
     def facts(self) -> dict[str, Any]:
         """Return the announcement as JSON has it."""
         names = ("rows", "distinct", "answered", "calls", "model", "paid")
         where = self.where.strip().removeprefix("at ") or None
-        return {**{name: getattr(self, name) for name in names}, "where": where}
+        most = {"at_most": True} if self.at_most else {}
+        return {**{name: getattr(self, name) for name in names}, **most, "where": where}
 
     def to_text(self) -> str:
         """Return the announcement as one line."""
+        most = "at most " if self.at_most else ""
         return (
             f"plan: {counted(self.rows, 'row')}, {counted(self.distinct, 'distinct request')}, "
-            f"{self.answered:,} already answered, {counted(self.calls, 'call')} to {self.model}{self.where}"
+            f"{self.answered:,} already answered, {most}{counted(self.calls, 'call')} to {self.model}{self.where}"
         )
 
 

@@ -41,6 +41,8 @@ class Rounds:
         """
         asker = self.asker
         self.progress.budget = choice.budget
+        if choice.budget is not None and choice.price is not None:
+            choice.budget.price = choice.price.exact  # models of one run may share a budget
         with asker.open(choice):
             self.stopper.watch(asker)
             try:

@@ -58,6 +58,8 @@ def macro_name(enrichment: str, step: str) -> str:
 
 def dbt_plan(enrichment: Enrichment, engine: str, config: Config, name: str | None = None) -> Plan:
     """Compile the plan of an engine, of a model's alias. Raises as :func:`compile_script` does."""
+    if enrichment.cascade is not None:
+        raise UnsupportedError(engine, "dbt has no cascade", "run it with sqlenrich run, or remove cascade")
     # The plugin chooses a client's model when it asks.
     model = model_for(enrichment, engine, config, name) if get_engine(engine).call is not None else ResolvedModel("")
     return compile_script(enrichment, engine, {"source": _SOURCE}, model=model)

@@ -46,6 +46,8 @@ class CheckedStep:
     """Whether ``prompts`` says which value does not fit its declared type."""
     types: Mapping[str, Type | None] = field(default_factory=dict)
     """The types of the kept columns; None is an unknown one."""
+    model: str | None = None
+    """The model whose answers alone are checked; None: all answers are."""
 
     def sql(self) -> Sql:
         """Return the SELECT."""
@@ -64,6 +66,8 @@ class CheckedStep:
             .from_(self.names.table("responses"), copy=False)
             .where(self.names.asked(), copy=False)
         )
+        if self.model is not None:
+            answered = answered.where(exp.EQ(this=col("model"), expression=literal(self.model)), copy=False)
         doc_of = shared_functions(json).parse
         parsed = exp.select(exp.Star(), named(doc_of(col("answer")), self.unused_name("doc")), copy=False)
         parsed = parsed.from_(exp.to_table("answered"), copy=False)

@@ -62,6 +62,8 @@ class Checking:
     tells_values: bool = False
     known: Mapping[str, Type | None] | None = None
     """The types of the columns, as far as they are known; None: all are."""
+    model: str | None = None
+    """The model whose answers alone are checked; None: all answers are."""
 
     @property
     def recorded(self) -> dict[str, Type]:
@@ -74,7 +76,12 @@ class Checking:
         shared = (self.contract, self.engine, names, kept, tuple(self.recorded), self.unused.name)
         results, checked = (
             ResultsStep(*shared),
-            CheckedStep(*shared, tells_values=self.tells_values, types=self.kept if self.known is None else self.known),
+            CheckedStep(
+                *shared,
+                tells_values=self.tells_values,
+                types=self.kept if self.known is None else self.known,
+                model=self.model,
+            ),
         )
         last = {**_WHEN, **self.recorded}
         return (

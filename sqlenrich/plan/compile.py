@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -17,6 +18,7 @@ from sqlenrich.core.json import canonical_json
 from sqlenrich.core.printer import print_sql
 from sqlenrich.core.sql import Sql, all_of, literal
 from sqlenrich.core.types import BOOLEAN, STRING, Type, type_json, without_zones
+from sqlenrich.plan.cascade_queries import CascadeQueries
 from sqlenrich.plan.checking import ASKED, Checking
 from sqlenrich.plan.model import engine_of, output_of, resolve_model
 from sqlenrich.plan.pending_step import (
@@ -57,6 +59,16 @@ class RetryCall(NamedTuple):
     """A description of the requests."""
     constant: str
     """The 64 hexadecimal digits before each prompt in its ``sent_hash``."""
+
+
+class CascadeCalls(NamedTuple):
+    """The calls of a cascade's second model, and the queries that find its threshold."""
+
+    sampled: RetryCall
+    """The call of the sample."""
+    below: Callable[[float | None], RetryCall]
+    """Gives the call of all rows that the first model does not decide at a threshold; None: it decides none."""
+    queries: CascadeQueries
 
 
 def compile_plan(
@@ -170,6 +182,37 @@ def compile_accepted(
     carried = (*CARRIED, "sent_hash")
     made = _Compiler(enrichment, target, resolved, tables, None, options, carried=carried, run_id=run_id)
     return made.once(made.accepted_where(where, chosen_reasons(reasons)), attempts, CHOSEN)
+
+
+def compile_cascade(
+    enrichment: Enrichment,
+    engine: str,
+    relations: Mapping[str, str] | None = None,
+    *,
+    model: ResolvedModel,
+    options: Mapping[str, Any] | None = None,
+    asked_by_client: bool = False,
+    run_id: str | None = None,
+) -> CascadeCalls:
+    """Compile the calls of a cascade's second ``model``, each distinct request once of it.
+
+    All else is as for :func:`compile_retry`. The enrichment has a cascade.
+    """
+    assert enrichment.cascade is not None
+    check_keeps_prompts(enrichment)
+    target = engine_of(enrichment, engine, asked_by_client=asked_by_client).with_facts(model.facts)
+    tables = relations_of(enrichment, target, {"source": "source", **(relations or {})})
+    carried = (*CARRIED, "sent_hash")
+    made = _Compiler(enrichment, target, model, tables, None, options, carried=carried, run_id=run_id)
+    queries = CascadeQueries(
+        made.enrichment, enrichment.cascade, made.names, enrichment.key, made.unused.name, made.judged
+    )
+    most = enrichment.max_attempts
+    return CascadeCalls(
+        made.once(queries.in_sample, most, "the sample of the cascade"),
+        lambda threshold: made.once(queries.below(threshold), most, "what the first model of the cascade leaves"),
+        queries,
+    )
 
 
 def snapshot_digest(enrichment: Enrichment, engine: str, model: ResolvedModel) -> str:
@@ -300,6 +343,10 @@ class _Compiler:
         """Return the call of the requests whose rows of ``checked`` meet a condition, each once of the model."""
         pending = once_a_model(self.names, self.call.model, where, self.constant, max_attempts)
         return RetryCall(self.model, self.call_step(pending, "sent_hash"), what, self.constant)
+
+    def judged(self, model: str) -> Sql:
+        """Return the SELECT of ``checked`` by the answers of one model alone."""
+        return replace(self.checking, model=model).steps()[0].query
 
     def accepted_where(self, written: str, reasons: Sequence[str]) -> Sql:
         """Return the condition on ``checked`` that a row is accepted and meets a condition on the results.

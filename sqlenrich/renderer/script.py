@@ -16,7 +16,7 @@ from sqlenrich.core.functions import Functions
 from sqlenrich.core.layout import COLUMNS
 from sqlenrich.core.version import __version__
 from sqlenrich.engines import get_engine
-from sqlenrich.plan.compile import RetryCall, compile_accepted, compile_retry, compile_script
+from sqlenrich.plan.compile import RetryCall, compile_accepted, compile_cascade, compile_retry, compile_script
 from sqlenrich.plan.model import resolve_model
 from sqlenrich.plan.plan import STEPS, Plan, Step
 from sqlenrich.plan.request import ResolvedModel
@@ -72,7 +72,8 @@ def render(
     functions at the head (the default of a script with scripting), or in ``installed`` ones, whose statements
     ``step="functions"`` gives. With ``quality`` statements follow that measure the answers: the profile of the new ones
     is stored, and SELECTs give drift, a sample for people to judge, and the accuracy of the last evaluation;
-    ``step="drift"`` and so on gives one of them. Raises :class:`~sqlenrich.UnsupportedError` for what the engine
+    ``step="drift"`` and so on gives one of them. With a cascade of a given threshold a second part follows, which asks
+    the second model for the rows below it. Raises :class:`~sqlenrich.UnsupportedError` for what the engine
     can't do.
     """
     enrichment = enrichment_of(enrichment)
@@ -125,13 +126,46 @@ def render(
         return step_sql(plan, step) + "\n"
     if reread:
         return reread_script(plan, enrichment)
+    second = _second_part(enrichment, engine, relations, config, options, functions)
     if in_parts or (preflight and can_loop(plan)):
         plan = with_repeated_functions(plan, plan.steps)
         notes = RUN_NOTES
         statements = [*_functions(plan, plan.steps), *loop_statements(plan, chunks, max_requests)]
         statements += quality_statements(plan) if quality else []
-        return _text(header(plan, enrichment, notes), statements)
-    return script(plan, enrichment, quality=quality)
+        return _text(header(plan, enrichment, notes), statements) + second
+    return script(plan, enrichment, quality=quality) + second
+
+
+def _second_part(
+    enrichment: Enrichment,
+    engine: str,
+    relations: Mapping[str, str] | None,
+    config: Config,
+    options: Mapping[str, Any] | None,
+    functions: Functions,
+) -> str:
+    """Return the part of a script that asks a cascade's second model; empty without a cascade.
+
+    Raises UnsupportedError where only a run finds the threshold.
+    """
+    cascade = enrichment.cascade
+    if cascade is None:
+        return ""
+    check_cascade(enrichment, engine)
+    model = model_to_retry(enrichment, engine, config, cascade.ask)
+    plan = compile_script(enrichment, engine, relations, model=model, options=options, functions=functions)
+    made = compile_cascade(enrichment, engine, relations, model=model, options=options)
+    return "\n" + retry_script(plan, enrichment, [made.below(cascade.threshold)], CASCADE_NOTES)
+
+
+def check_cascade(enrichment: Enrichment, engine: str) -> None:
+    """Refuse a cascade whose threshold is to be found. Raises UnsupportedError."""
+    if enrichment.cascade is not None and enrichment.cascade.threshold is None:
+        raise UnsupportedError(
+            engine,
+            "a script can't find the threshold of a cascade",
+            "run it once, and write the threshold that its report names in place of target",
+        )
 
 
 def model_for(enrichment: Enrichment, engine: str, config: Config, name: str | None = None) -> ResolvedModel:
@@ -238,6 +272,11 @@ RETRY_WHERE_NOTES = (
     "model, which costs one call each. A new answer counts once it is accepted, and no answer is dropped. After a stop "
     "run it again: a row that has its new answer is judged first. It reads the tables of the last run: where the "
     "prompt, the model or the source changed, run that script first.",
+)
+CASCADE_NOTES = (
+    "The second part of a cascade: this model answers the rows that the first one refused or scored below the "
+    "threshold, each distinct request once. A new answer counts once it is accepted, and no answer is dropped. After a "
+    "stop run it again.",
 )
 REREAD_NOTES = (
     "It reads the stored answers again where another table of facts has read them, and judges them. It asks nothing "

@@ -101,6 +101,8 @@ class Report(Result):
     """Whether the caller declined to send the requests."""
     published: bool = True
     """Whether the tables of results are this run's; False: they are those of an earlier run."""
+    cascade: Mapping[str, Any] | None = None
+    """What both models of a cascade did: ``threshold``, ``agreement`` of the sample, ``calls`` and ``cost`` of each."""
     drift: Drift | None = None
     """How far the answers have moved from those of earlier runs, where the header has ``drift``."""
     unasked: int = 0
@@ -177,6 +179,8 @@ class Report(Result):
             facts["drift"] = self.drift.to_dict()
         if not self.repairs_off:
             del facts["repairs_off"]
+        if self.cascade is None:
+            del facts["cascade"]
         return {**facts, "cost_unknown": self.cost_unknown or None}
 
     def to_text(self) -> str:
@@ -191,6 +195,7 @@ class Report(Result):
             f"{counted(self.distinct_requests, 'distinct request')} already answered, {self.seconds:.1f} s",
         ]
         lines += self._spent()
+        lines += self._cascade()
         lines += self._batches()
         lines += self.served_changes
         if self.limits:
@@ -236,6 +241,29 @@ class Report(Result):
     def _open(self) -> list[Mapping[str, Any]]:
         """The batches whose answers are still to come."""
         return [one for one in self.batches if one["state"] not in ENDED]
+
+    def _cascade(self) -> list[str]:
+        """The line of what each model of a cascade decided."""
+        if (facts := self.cascade) is None:
+            return []
+        share = (
+            f"{facts['requests']:,} of {counted(self.distinct_requests, 'distinct request')} asked of {facts['second']}"
+        )
+        if facts["sample"] is None:
+            told = "" if facts["threshold"] is None else f"; {facts['first']} decides from {facts['threshold']:g}"
+        elif facts["threshold"] is None:
+            told = (
+                f"; no threshold is certified for {facts['target']:g}: the models agree in {facts['equal']:,} of "
+                f"{counted(facts['sample'], 'sampled row')}"
+            )
+        else:
+            told = (
+                f"; {facts['first']} decides from {facts['threshold']:g}: agreement {facts['agreement']:.3f} in "
+                f"{counted(facts['sample'], 'sampled row')}, at least {facts['target']:g} certified"
+            )
+        cost = facts.get("cost_of_all")
+        all_rows = "" if cost is None else f"; {facts['second']} for all: about {money(cost)} {self.currency}"
+        return [f"cascade: {share}{told}{all_rows}"]
 
     def _batches(self) -> list[str]:
         """The line of what became of batches."""

@@ -141,7 +141,7 @@ def _retry(
     session.confirm(counts, cached)
     try:
         collect = session.batch is not None and bool(session.open_batches(every))
-        _ask_until_done(session, rounds, calls, start, counts.pending, collect=collect)
+        ask_until_done(session, rounds, calls, start, counts.pending, collect=collect)
     except SqlenrichError as error:
         failure = error
     with raising_first(failure):
@@ -151,12 +151,12 @@ def _retry(
         )
 
 
-def _ask_until_done(
+def ask_until_done(
     session: Session, rounds: Rounds, calls: Sequence[Call], start: RunStart, pending: int, *, collect: bool
 ) -> None:
     """Ask until nothing is pending; ``collect``: open batches have answers that come without a request."""
     backend, most = session.backend, session.caps.max_rows
-    while (pending or collect) and not _over(session):
+    while (pending or collect) and not is_over(session):
         calls_before = rounds.calls
         asked = _ask_round(session, rounds, calls, collect=collect)
         collect = False
@@ -173,7 +173,7 @@ def _ask_round(session: Session, rounds: Rounds, calls: Sequence[Call], *, colle
     """Ask all calls once; give how many requests that were. No request is in two of them."""
     before, most = rounds.progress.total, session.caps.max_rows
     for choice, step, answered, _ in calls:
-        if _over(session):
+        if is_over(session):
             break
         left = None if most is None else most - rounds.progress.total
         pending = session.backend.refresh(rounds.plan, step, left, ordered=choice.prefix_order)
@@ -183,7 +183,8 @@ def _ask_round(session: Session, rounds: Rounds, calls: Sequence[Call], *, colle
     return rounds.progress.total - before
 
 
-def _over(session: Session) -> bool:
+def is_over(session: Session) -> bool:
+    """Tell whether a stop or a cap ended the verb."""
     budget = session.model.budget
     return session.stopper.requested or (budget is not None and budget.reached is not None)
 

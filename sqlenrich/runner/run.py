@@ -17,6 +17,7 @@ from sqlenrich.core.plurals import counted
 from sqlenrich.plan.compile import snapshot_digest
 from sqlenrich.plan.plan import Plan
 from sqlenrich.plan.relations import shared_table
+from sqlenrich.runner.cascade import Cascading, second_model
 from sqlenrich.runner.drift import Drift
 from sqlenrich.runner.next_commands import next_commands
 from sqlenrich.runner.notebook import default_observer
@@ -145,6 +146,7 @@ def run_one(
     )  # fmt: skip
     backend = checked_backend(setup.output, setup.enrichment, setup.source)
     choice = choice_of(setup.enrichment, setup.config, setup.wanted, backend, setup.caps)
+    second = second_model(setup.enrichment, setup.config, setup.wanted, backend, choice)
     session = Session(
         setup.enrichment,
         setup.config,
@@ -180,13 +182,16 @@ def run_one(
             file=file,
             keep=session.enrichment.keep,
         )
-        return _run(
+        report = _run(
             session,
             plan,
             snapshot,
             incremental=bool(options.get("incremental")),
             partial=bool(options.get("publish_partial")),
         )
+    if second is None or report.stopped or report.pending:
+        return report
+    return Cascading(session, snapshot, second).run(report)
 
 
 def store_answers(

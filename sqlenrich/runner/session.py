@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import time
 import uuid
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from functools import cached_property
-from typing import TYPE_CHECKING, cast
+from typing import TYPE_CHECKING, Any, cast
 from urllib.parse import urlsplit
 
 from sqlenrich.ask.answer_judge import CAP, AnswerJudge, JudgePolicy
@@ -212,7 +212,7 @@ class Session:
         self.line = replace(self.line, request=self.request.to_json())
         self.backend.begin(self.line, known=True)
 
-    def confirm(self, counts: Counts, cached: int) -> bool:
+    def confirm(self, counts: Counts, cached: int, *, at_most: bool = False) -> bool:
         """Show what is about to be asked; False where the observer or a signal declined it."""
         prices, model = self.config.prices, self.model.resolved.name
         price = None if prices is None else prices.models.get(model)
@@ -226,6 +226,7 @@ class Session:
             paid=price is not None or may_cost(self.model),
             price=price,
             currency="" if prices is None else prices.currency,
+            at_most=at_most,
         )
         asked = time.monotonic()
         stopped = counts.pending > 0 and self.stopper.requested
@@ -249,6 +250,7 @@ class Session:
         unasked: int = 0,
         publish: bool = True,
         drift: Drift | None = None,
+        cascade: Mapping[str, Any] | None = None,
     ) -> Report:
         """Write the results and the line of the ledger; give the report, or raise the failure that ended the verb."""
         advice = advice_of(self.backend, plan, self.enrichment, results.reasons) if publish else None
@@ -284,6 +286,7 @@ class Session:
             next=() if self.name != self.enrichment.name else self.next,
             results=self.backend.result_tables(plan),
             drift=drift,
+            cascade=cascade,
             repairs_off={} if advice is None else {" ".join(one): rows for one, rows in advice.rows.items()},
             advice=() if advice is None else tuple(advice.lines()),
             examples=tuple(self.judge.told()) if self._cap_reached(results.pending) == CAP else (),
@@ -327,11 +330,22 @@ def backend_of(output: Output) -> Backend:
     return DuckDBBackend(output)
 
 
-def choice_of(enrichment: Enrichment, config: Config, wanted: WantedModel, backend: Backend, caps: Caps) -> ModelChoice:
-    """Return the model of a run: an endpoint where one is named, else what the backend's own function asks, if any."""
+def choice_of(
+    enrichment: Enrichment,
+    config: Config,
+    wanted: WantedModel,
+    backend: Backend,
+    caps: Caps,
+    budget: Budget | None = None,
+) -> ModelChoice:
+    """Return the model of a run: an endpoint where one is named, else what the backend's own function asks, if any.
+
+    ``budget`` is one that another model spends too, in place of a new one below the ``caps``.
+    """
+    budget = new_budget(caps) if budget is None else budget
     if backend.asks_in_sql and wanted.endpoint is None and wanted.local is None:
-        return sql_model(enrichment, backend.engine.name, config, wanted, new_budget(caps))
-    return choose_model(enrichment, config, wanted, new_budget(caps))
+        return sql_model(enrichment, backend.engine.name, config, wanted, budget)
+    return choose_model(enrichment, config, wanted, budget)
 
 
 def new_budget(caps: Caps) -> Budget:

@@ -17,6 +17,7 @@ from sqlenrich.core.types import BIGINT, STRING, Array, Struct, Type, type_json
 from sqlenrich.core.zones import DEFAULT_ZONE
 from sqlenrich.prompt import Prompt, compile_prompt, with_system
 from sqlenrich.prompt.shapes import column_shapes
+from sqlenrich.spec.cascade import Cascade
 from sqlenrich.spec.condition import columns_of_condition, parse_condition
 from sqlenrich.spec.contract import OutputContract
 from sqlenrich.spec.quality import Quality
@@ -81,6 +82,8 @@ class Enrichment(OutputContract, TextRepr):
     """Whether a retry appends the reason of the last refusal to the prompt."""
     escalate: str | None = None
     """The model of a retry: an alias or a model's own name. None: the same model."""
+    cascade: Cascade | None = None
+    """The second model, and the rows that it decides; None: there is one model."""
     max_quarantine: float | None = None
     pin_model: str | bool | None = None
     """The name or the pattern (``*``, ``?``, ``[...]``) of the models that may answer; True: always the same model."""

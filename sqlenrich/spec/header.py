@@ -117,6 +117,35 @@ HEADER: dict[str, dict[str, Any]] = {
         "additionalProperties": False,
         "description": "How often a request is asked, and how sqlenrich retry asks refused rows again.",
     },
+    "cascade": {
+        "type": "object",
+        "properties": {
+            "ask": {
+                "type": "string",
+                "minLength": 1,
+                "description": "The second model: an alias of sqlenrich.toml, or a model's own name.",
+            },
+            "score": {"type": "string", "description": "The field whose number says how certain the first model is."},
+            "equal": {**_TEXTS, "description": "Fields in which both must agree. Default: all but the score."},
+            "target": {
+                "type": "number",
+                "exclusiveMinimum": 0,
+                "exclusiveMaximum": 1,
+                "description": "The share of all rows whose answer must agree with the second model's.",
+            },
+            "delta": {
+                "type": "number",
+                "exclusiveMinimum": 0,
+                "exclusiveMaximum": 1,
+                "description": "The probability with which a sample may miss the target. Default 0.05.",
+            },
+            "sample": {"type": "integer", "minimum": 1, "description": "Rows that both answer. Default 1000."},
+            "threshold": {"type": "number", "description": "The least score of the first model; no sample is asked."},
+        },
+        "required": ["ask", "score"],
+        "additionalProperties": False,
+        "description": "A second model decides the rows of which the first is not certain enough.",
+    },
     "keep_prompts": {
         "type": "boolean",
         "description": "false: a finished run leaves no prompt in a table, only its hash. Default true.",

@@ -19,6 +19,7 @@ from sqlenrich.core.zones import DEFAULT_ZONE, time_zone
 from sqlenrich.prompt import compile_prompt
 from sqlenrich.schema import output_columns
 from sqlenrich.schema.checks.repairs import REPAIRS
+from sqlenrich.spec.cascade import Cascade, read_cascade
 from sqlenrich.spec.condition import columns_of_condition, parse_condition
 from sqlenrich.spec.contract import DEFAULT_REPAIRS
 from sqlenrich.spec.enrichment import RESERVED_COLUMNS, Enrichment, SourceColumn, checked_type
@@ -168,6 +169,7 @@ class _Loader:
             max_attempts=retry.get("max_attempts", 3),
             feedback=retry.get("feedback", False),
             escalate=escalate,
+            cascade=self.cascade(schema, vector=embedding is not None),
             max_quarantine=self.value("max_quarantine", (int, float), None),
             pin_model=self.pin_model(),
             keep_prompts=bool(keep_prompts),
@@ -326,6 +328,19 @@ class _Loader:
         quality, problems = read_quality(self.values, fields)
         self.report_all(problems)
         return quality
+
+    def cascade(self, schema: Mapping[str, Any], *, vector: bool) -> Cascade | None:
+        given = self.mapping("cascade")
+        if not given or "output" in self.wrong:
+            return None
+        if vector:
+            self.report("cascade: a vector has no score; write it where a model answers", ("cascade",))
+            return None
+        if self.values.get("keep_prompts") is False:
+            self.report("cascade: the second model needs the prompts, and keep_prompts is false", ("cascade",))
+        cascade, problems = read_cascade(given, output_columns(schema))
+        self.report_all(problems)
+        return cascade
 
     def table(self) -> tuple[str | None, str | None, SourceRefs | None]:
         try:

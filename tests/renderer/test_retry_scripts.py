@@ -21,6 +21,7 @@ from sqlenrich.plan.pending_step import NO_FEEDBACK, NOT_RETRIABLE, ONLY_IF_NAME
 from sqlenrich.plan.plan import RESPONSES
 from sqlenrich.plan.request import ResolvedModel, request_constant, request_hash
 from sqlenrich.schema import CODES
+from sqlenrich.spec.cascade import Cascade
 from sqlenrich.spec.loader import loads, templates
 from sqlenrich.spec.settings import Config, ModelAlias
 from tests.prompt.test_conformance import Row, columns_of_snowflake, fill_duckdb, fill_spark, of_variant, typed
@@ -370,6 +371,40 @@ def first_answers(tables: Tables) -> list[dict[str, Any]]:
     """The answers of the first attempts, in the order of their hashes: a table has none."""
     found = [row for row in tables["responses"] if row["attempt"] == 1]
     return sorted(found, key=lambda row: str(row["request_hash"]))
+
+
+@each_script
+def test_a_script_of_a_cascade_asks_the_second_model_below_the_threshold(engine: str) -> None:
+    """The second model answers what the first refused or scored below the threshold, once, though it fails itself."""
+    answers = {"sure": (5, 5), "unsure": (1, 4), "refused": (9, 3), "both refused": (9, 9), "lost": (2, 9)}
+    times: Counter[str] = Counter()
+
+    def reply(_model: str, prompt: str, _before: int) -> tuple[str | None, str | None, str]:
+        n = answers[prompt][min(times[prompt], 1)]
+        times[prompt] += 1
+        return f'{{"label":"a","n":{n}}}', None, "STOP"
+
+    config = Config(models={name: {e: ModelAlias(f"data.{name}") for e in ENGINES} for name in ("small", "strong")})
+    cascade = Cascade("strong", "n", ("label",), threshold=3)
+    e = enrichment(model="small", cascade=cascade)
+    script = se.render(e, engine, config=config)
+    rows = [*((name, name) for name in answers), ("again", "unsure"), ("none", None)]
+    with warehouse(engine, {"id": STRING, "body": STRING}, rows, RecordingModel(reply)) as run:
+        for _ in range(2):
+            found = run(script)
+            assert times == {"sure": 1, "unsure": 2, "refused": 2, "both refused": 2, "lost": 2}
+            assert sorted((row["id"], row["n"], row["_model"]) for row in found["enriched"]) == [
+                ("again", 4, "data.strong"), ("lost", 2, "data.small"), ("refused", 3, "data.strong"),
+                ("sure", 5, "data.small"), ("unsure", 4, "data.strong"),
+            ]  # fmt: skip
+            assert len(found["quarantine"]) == 2
+
+
+@pytest.mark.parametrize("engine", ENGINES)
+def test_a_script_does_not_search_a_threshold(engine: str) -> None:
+    cascade = Cascade("strong", "n", ("label",), target=0.9)
+    with pytest.raises(se.UnsupportedError, match="can't find the threshold of a cascade"):
+        se.render(enrichment(cascade=cascade), engine)
 
 
 @each_script

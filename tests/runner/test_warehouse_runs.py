@@ -75,6 +75,21 @@ def test_results_equal_those_of_duckdb(place: Standin, tmp_path: Path) -> None:
     assert len(place.prompts()) == REQUESTS + mended.calls
 
 
+def test_a_cascade_asks_both_models_in_sql(place: Standin) -> None:
+    file = place.folder / "tickets.prompt"
+    other = "gemini-3.6-flash" if place.engine == "bigquery" else "another-model"
+    header = f"cascade: {{ask: {other}, score: urgency, equal: [intent], target: 0.9, sample: 29}}\n"
+    file.write_text(file.read_text().replace("output:\n", f"{header}output:\n", 1))
+    report = enrich(place)
+    assert report.cascade is not None
+    assert (report.rows_in, report.enriched + report.quarantined, report.pending) == (len(ROWS), len(ROWS), 0)
+    asked = [row[0] for row in place.rows("tickets_responses", "request_hash", where=f"model = '{other}'")]
+    assert len(asked) == len(set(asked)) == report.cascade["requests"] == report.calls - REQUESTS
+    assert report.cascade["sample"] == 29
+    again = enrich(place)
+    assert (again.calls, again.cascade and again.cascade["threshold"]) == (0, report.cascade["threshold"])
+
+
 def wait_for(true: Any, seconds: float = 60.0) -> None:
     until = time.monotonic() + seconds
     while not true():

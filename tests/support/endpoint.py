@@ -18,7 +18,7 @@ import zlib
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
 import orjson
 
@@ -135,7 +135,7 @@ class ScriptedEndpoint:
         """The requests for a completion."""
         return [seen for seen in self.log if any(page in seen.path for page in PAGES)]
 
-    def __enter__(self) -> ScriptedEndpoint:
+    def __enter__(self) -> Self:
         self._thread.start()
         asyncio.run_coroutine_threadsafe(self._listen(), self.loop).result()
         return self

@@ -35,8 +35,6 @@ class MockModel:
     Raises ValueError for wrong failures, and for a schema without a possible value.
     """
 
-    name = NAME
-
     def __init__(
         self,
         schema: Mapping[str, Any],
@@ -46,6 +44,7 @@ class MockModel:
         seed: int = 0,
         validator: MakeValidator | None = None,
         embedding: Embedding | None = None,
+        name: str = NAME,
     ) -> None:
         shares = dict(failures or {})
         for kind, share in shares.items():
@@ -55,6 +54,7 @@ class MockModel:
                 raise ValueError(f"the share of {kind} must be from 0 to 1, not {share}")
         if math.fsum(shares.values()) > 1:
             raise ValueError("the shares of failures add up to more than 1")
+        self.name = name
         self.latency_s = latency_s
         self.traits = Traits(answers=None if latency_s > 0 else self.answers)
         self._failure_limits = _failure_limits(shares)
@@ -118,7 +118,7 @@ class MockModel:
             error,
             error is not None,
             reason,
-            NAME,
+            self.name,
             None if error else len(prompt) // _CHARS_PER_TOKEN + 1,
             None if error else 0,
             None if response is None else len(response) // _CHARS_PER_TOKEN + 1 if self._writes else 0,

@@ -10,9 +10,9 @@ table of conversions has it and nowhere else, and the typed tree is evaluated ro
 hasn't got, an argument of a wrong type, a JSON null taken for NULL, an order that is not promised show up; what nobody
 wrote down here does not.
 
-Known: SELECT with WITH, JOIN and LEFT JOIN, WHERE, GROUP BY of columns, DISTINCT, ROW_NUMBER and aggregates over a
-partition, UNION ALL, EXISTS, IN, ORDER BY with LIMIT; CREATE TABLE, CREATE FUNCTION of an expression, DROP TABLE,
-INSERT and UPDATE; blocks with LOOP and IF; AI_COMPLETE, which a Python function answers.
+Known: SELECT with WITH, JOIN and LEFT JOIN, WHERE, GROUP BY of columns, DISTINCT, ROW_NUMBER, NTILE and aggregates
+over a partition, UNION ALL, EXISTS, IN, ORDER BY with LIMIT; CREATE TABLE, CREATE FUNCTION of an expression, DROP
+TABLE, INSERT and UPDATE; blocks with LOOP and IF; AI_COMPLETE, which a Python function answers.
 
 Not known, refused with :class:`SnowflakeError`: ORDER BY otherwise, QUALIFY, HAVING, MERGE, structured types,
 collations, time zones; mixed types that Snowflake coerces by looking at the values (text beside a number in one CASE);

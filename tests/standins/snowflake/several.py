@@ -69,7 +69,7 @@ def _aggregate(tree: exp.Expr, scope: Scope) -> Node:
 
 
 def _window(tree: exp.Expr, scope: Scope) -> Node:
-    """ROW_NUMBER and DENSE_RANK in an order; an aggregate over a partition, with an order over its rows until then.
+    """ROW_NUMBER, NTILE and DENSE_RANK in an order; an aggregate over a partition, with an order over its rows.
 
     ROW_NUMBER numbers equal rows in reverse, as they may be numbered. An aggregate with an order has the frame that
     Snowflake takes where none is written: up to the current row and those equal to it.
@@ -77,7 +77,8 @@ def _window(tree: exp.Expr, scope: Scope) -> Node:
     function, ordered = tree.this, tree.args.get("order")
     parts = [node(part, scope) for part in tree.args.get("partition_by") or ()]
     name = function.name.upper() if isinstance(function, exp.Anonymous) else ""
-    ranks = name in ("ROW_NUMBER", "DENSE_RANK")
+    ranks = name in ("ROW_NUMBER", "NTILE", "DENSE_RANK")
+    tiles = int(function.expressions[0].name) if name == "NTILE" else 1
     if tree.args.get("spec") or (ranks and ordered is None) or not (ranks or name in AGGREGATES):
         raise SnowflakeError(f"not known: {tree.sql('snowflake')[:200]}")
     key = f"#w{len(scope.windows)}"
@@ -111,10 +112,18 @@ def _window(tree: exp.Expr, scope: Scope) -> Node:
                 seen += peers
                 value = rank if name == "DENSE_RANK" else None if ranks else of(seen)
                 for place, row in enumerate(peers, before + 1):
-                    row[key] = place if name == "ROW_NUMBER" else value
+                    row[key] = {"ROW_NUMBER": place, "NTILE": _tile(place, len(members), tiles)}.get(name, value)
 
     scope.windows.append(fill)
     return Node(made, operator.itemgetter(key))
+
+
+def _tile(place: int, rows: int, tiles: int) -> int:
+    """The tile of a row: the first ones have a row more than the others."""
+    size, larger = divmod(rows, tiles)
+    if place <= larger * (size + 1):
+        return (place - 1) // (size + 1) + 1
+    return larger + (place - larger * (size + 1) - 1) // size + 1
 
 
 CALLS.update(dict.fromkeys(AGGREGATES, _aggregate))

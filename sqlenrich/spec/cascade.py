@@ -1,0 +1,95 @@
+"""``cascade`` of a header: a second model that decides the rows of which the first is not certain enough."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from sqlenrich.core.errors import did_you_mean
+from sqlenrich.core.types import BIGINT, DOUBLE, Decimal, Type
+
+Problem = tuple[str, tuple[str, ...]]
+"""A message, and the keys under which its cause stands."""
+
+DEFAULT_DELTA, DEFAULT_SAMPLE = 0.05, 1000
+
+
+@dataclass(frozen=True)
+class Cascade:
+    """Two models: the header's own answers all rows, ``ask`` those below a threshold of the answer's score.
+
+    None of this is part of a request: a change of it asks nothing again.
+    """
+
+    ask: str
+    """The second model: an alias or a model's own name."""
+    score: str
+    """The field whose number says how certain the first model is."""
+    equal: tuple[str, ...]
+    """The fields in which both answers must agree."""
+    target: float | None = None
+    """The share of all rows whose answer must agree with the second model's."""
+    delta: float = DEFAULT_DELTA
+    """The most probable that a certified threshold misses the target: the probability is over samples."""
+    sample: int = DEFAULT_SAMPLE
+    """The rows that both models answer."""
+    threshold: float | None = None
+    """The least score of a row that the first model decides; None: the sample finds it."""
+
+
+def least_sample(target: float, delta: float) -> int:
+    """Return the fewest rows that can certify a target: those whose agreement without an exception is that rare."""
+    return math.ceil(math.log(delta) / math.log(target))
+
+
+def read_cascade(given: Mapping[str, Any], fields: Mapping[str, Type]) -> tuple[Cascade | None, list[Problem]]:
+    """Return the cascade of a header whose output has ``fields``, None where it has none, and its problems."""
+    problems: list[Problem] = []
+    if not given:
+        return None, problems
+
+    def report(name: str, message: str) -> None:
+        problems.append((message, ("cascade", name) if name in given else ("cascade",)))
+
+    def number(name: str, default: float | None, bounds: str = "between 0 and 1") -> float | None:
+        value = given.get(name, default)
+        inside = isinstance(value, int | float) and not isinstance(value, bool)
+        if value is None or (inside and (bounds == "" or 0 < value < 1)):
+            return None if value is None else float(value)
+        report(name, f"{name} must be a number{f' {bounds}' if bounds else ''}, not {value!r}")
+        return default
+
+    ask, score = given.get("ask"), given.get("score")
+    if not isinstance(ask, str) or not ask:
+        report("ask", f"ask must be an alias or a model's name, not {ask!r}")
+    if not isinstance(score, str) or score not in fields:
+        near = did_you_mean(str(score), fields)
+        report("score", f"score must be a field of the output that is a number, not {score!r}{near}")
+    elif not isinstance(fields[score], Decimal) and fields[score] not in (BIGINT, DOUBLE):
+        report("score", f'score must be a number, and the field "{score}" is none')
+    equal = given.get("equal", [name for name in fields if name != score])
+    if not isinstance(equal, list) or not equal or not all(isinstance(name, str) for name in equal):
+        report("equal", f"equal must be a list of fields, not {equal!r}")
+        equal = []
+    for name in equal:
+        if name not in fields:
+            report("equal", f'equal: no field "{name}"{did_you_mean(name, fields)}')
+    target, delta = number("target", None), number("delta", DEFAULT_DELTA)
+    sample = given.get("sample", DEFAULT_SAMPLE)
+    if not isinstance(sample, int) or isinstance(sample, bool) or sample < 1:
+        report("sample", f"sample must be a number of rows, not {sample!r}")
+        sample = DEFAULT_SAMPLE
+    threshold = number("threshold", None, "")
+    if threshold is None and target is None and "threshold" not in given and "target" not in given:
+        report("target", "cascade needs a target, such as 0.95, or a threshold of the score")
+    if threshold is not None and target is not None:
+        report("threshold", "threshold takes the place of target, which finds one: write one of them")
+    if target is not None and delta is not None and threshold is None:
+        least = least_sample(target, delta)
+        if sample < least:
+            report("sample", f"a sample of {sample:,} rows can't certify {target:g}: it takes at least {least:,}")
+    if problems:
+        return None, problems
+    return Cascade(str(ask), str(score), tuple(equal), target, delta or DEFAULT_DELTA, sample, threshold), problems
