@@ -17,6 +17,7 @@ from sqlenrich.core.errors import ConfigError
 from sqlenrich.core.limits import PER_MINUTE
 from sqlenrich.core.result import Result
 from sqlenrich.plan.relations import RELATIONS
+from sqlenrich.runner.cascade import second_model
 from sqlenrich.runner.model_end import ModelEnd, model_end
 from sqlenrich.runner.options import (
     CapOptions,
@@ -76,6 +77,8 @@ class Estimate(Result):
     """How many requests for a vector go with one call at most."""
     model_end: str | None = None
     """What the warehouse, or its vendor's pages, tell of the model's end."""
+    cascade: Mapping[str, Any] | None = None
+    """Of the second model of a cascade: ``model``, the most ``calls``, and their ``cost`` where it is known."""
 
     def to_dict(self) -> dict[str, Any]:
         """Return the facts by name, as the JSON has them."""
@@ -83,6 +86,8 @@ class Estimate(Result):
         for hidden in ("where", "output", "cached_assumed", "texts_per_call"):
             del facts[hidden]
         facts["endpoint"] = self.where.removeprefix(" at ") if self.where.startswith(" at ") else None
+        if self.cascade is None:
+            del facts["cascade"]
         for name in ("cost", "seconds"):
             low, high = facts.pop(f"{name}_low"), facts.pop(f"{name}_high")
             facts[name] = None if low is None else {"low": low, "high": high}
@@ -117,6 +122,11 @@ class Estimate(Result):
             lines.append(("time", "unknown", why))
         else:
             lines.append(("time", _range(self.seconds_low, self.seconds_high, duration), f"{self.limit}"))
+        if self.cascade is not None:
+            most, model = self.cascade["calls"], self.cascade["model"]
+            cost = self.cascade["cost"]
+            priced = "" if cost is None else f", at most {money(cost)} {self.currency}"
+            lines.append(("cascade", f"at most {most:,}", f"calls to {model}{priced}"))
         if self.model_end is not None:
             lines.append(("model", "", self.model_end))
         if self.compiled:
@@ -183,7 +193,7 @@ def estimate(
     )  # fmt: skip
     enrichment, config, caps = setup.enrichment, setup.config, setup.caps
     planned = _in_files if setup.output is None or is_paths(setup.output) else _on_warehouse
-    with planned(setup) as (choice, pending, shown, compiled, end):
+    with planned(setup) as (choice, second, pending, shown, compiled, end):
         rows, distinct, no_input, bad_prompt = (int(n or 0) for n in pending.requests.rows(queries.planned())[0])
         together = choice.texts_per_call
         asked, stopped_at = _capped_requests(pending.calls, caps, together)
@@ -192,6 +202,14 @@ def estimate(
         share = asked / pending.calls if pending.calls else 0.0
         tokens_in = pending.tokens_in(sample).scaled(share) if calls else None
         tokens_out = pending.tokens_out().scaled(share) if calls else None
+    cascade = None
+    if second is not None:
+        price = None if config.prices is None else config.prices.models.get(second.resolved.name)
+        most = None if tokens_out is None else tokens_out.total_high
+        cost = None
+        if price is not None and tokens_in is not None and most is not None and asked == distinct:
+            cost = price.cost(tokens_in.total, 0, most)
+        cascade = {"model": second.resolved.name, "calls": distinct, "cost": cost}
     settings = choice.endpoint
     fixed = settings is None or settings.concurrency is not None
     batch = bool(options.get("batch"))
@@ -231,6 +249,7 @@ def estimate(
         output=shown,
         texts_per_call=together,
         model_end=None if end is None else end.to_text(),
+        cascade=cascade,
     )
 
 
@@ -246,6 +265,7 @@ class _Planned(NamedTuple):
     """What an estimate reads, where the answers are in words, and the steps that a warehouse has compiled."""
 
     choice: ModelChoice
+    second: ModelChoice | None
     pending: PendingRequests
     output: str
     compiled: tuple[str, ...] = ()
@@ -273,7 +293,8 @@ def _in_files(setup: Setup) -> Iterator[_Planned]:
         table = setup.responses or RELATIONS["responses"].format(enrichment.name)
         requests = ScratchRequests(backend, plan, database, table)
         shown = "" if database is None else f"{outputs}{'' if requests.found else _nothing_in(database)}"
-        yield _Planned(choice, PendingRequests(requests, plan, enrichment, choice), shown)
+        second = second_model(enrichment, setup.config, setup.wanted, backend, choice)
+        yield _Planned(choice, second, PendingRequests(requests, plan, enrichment, choice), shown)
 
 
 @contextmanager
@@ -302,7 +323,8 @@ def _on_warehouse(setup: Setup) -> Iterator[_Planned]:
         shown = f"{backend.output}{'' if requests.found else ', which has none yet'}"
         asked = backend.engine, choice.resolved.name, backend.connection.rows
         end = model_end(*asked) if choice.asks_in_sql else None
-        yield _Planned(choice, PendingRequests(requests, plan, enrichment, choice), shown, compiled, end)
+        second = second_model(enrichment, setup.config, setup.wanted, backend, choice)
+        yield _Planned(choice, second, PendingRequests(requests, plan, enrichment, choice), shown, compiled, end)
 
 
 def _nothing_in(database: Path | None) -> str:

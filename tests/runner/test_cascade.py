@@ -225,6 +225,18 @@ def test_python_gives_both_models_in_one_report(settings: Path, endpoint: Pair) 
     assert report.table().num_rows == 600
 
 
+def test_a_plan_tells_the_most_that_the_second_model_is_asked(settings: Path, endpoint: Pair) -> None:
+    texts(settings, 50, repeated=10)
+    prompt = write_prompt(settings, HEADER + CASCADE, output=OUTPUT)
+    more = ("--endpoint", endpoint.url, "--prices", settings / "prices.toml")
+    told = json.loads(call("plan", prompt, "--input", settings / "in.csv", *more, "--json").out)
+    assert (told["calls"], told["cascade"]["model"], told["cascade"]["calls"]) == (50, "strong-1", 50)
+    assert told["cascade"]["cost"] == pytest.approx(10 * told["cost"]["high"])
+    text = call("plan", prompt, "--input", settings / "in.csv", *more).out
+    assert "cascade     at most 50" in text
+    assert endpoint.asked == []
+
+
 # What is refused ------------------------------------------------------------------------------------------------------
 
 
