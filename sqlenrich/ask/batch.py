@@ -320,7 +320,7 @@ class BatchAsker:
         self._made += 1
         size = sum(map(len, lines()))
         batch = Batch(
-            key=f"{self.client.origin.run_id}-{self._made:04}",
+            key=f"{self._run}-{self._made:04}",
             name=self.name,
             responses=self.client.plan.responses.relation,
             run_id=self.client.origin.run_id,
@@ -413,7 +413,7 @@ class BatchAsker:
             raise found.failure
 
     def _account(self, batch: Batch, found: Collected) -> None:
-        own = batch.key.startswith(self.client.origin.run_id)
+        own = batch.key.startswith(f"{self._run}-")
         self.retryable += found.retryable + found.unasked - (found.cancelled if own else 0)
         self._done = self._done or (own and found.cancelled > 0)
         if (budget := self._budget) is not None and budget.max_cost is not None and budget.price is not None:
@@ -448,6 +448,11 @@ class BatchAsker:
     def limit_shares(self) -> dict[str, float]:
         """Return nothing: a vendor does not tell which of its limits delay a batch."""
         return {}
+
+    @property
+    def _run(self) -> str:
+        """The run in the keys of its batches: a vendor takes no full stop, which the run of a step has."""
+        return self.client.origin.run_id.replace(".", "-")
 
     def stop(self) -> None:
         """Send nothing new, and leave open batches to the vendor."""

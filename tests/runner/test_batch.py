@@ -315,6 +315,28 @@ def test_a_retry_ends_where_its_batch_is_cancelled(tmp_path: Path, fake: FakeVen
     assert 0 < again.pending < REQUESTS
 
 
+def test_a_cascade_leaves_the_batches_of_each_stage_and_goes_on(tmp_path: Path, fake: FakeVendors) -> None:
+    cascade = "cascade: {ask: strong, score: urgency, equal: [label], target: 0.9, sample: 29}\n"
+    prompt, data, output = made(tmp_path, "key: [id]\nparams: {max_tokens: 20}\n" + cascade)
+    statuses = []
+    for _ in range(8):
+        report = se.run(prompt, input=data, output=output, model=endpoint(fake), batch=QUICK, wait=False)
+        statuses.append(report.exit_status)
+        if statuses[-1] == 0:
+            break
+    assert statuses[0] == 4
+    assert statuses[-1] == 0
+    assert report.cascade is not None
+    assert (report.cascade["threshold"], report.cascade["sample"]) == (3, 29)
+    by_model = dict(rows(output, "SELECT model, count(*) FROM intent_responses GROUP BY model"))
+    assert by_model == {"mock": REQUESTS, "strong": report.cascade["requests"]}
+    assert 27 <= by_model["strong"] <= 29
+    assert rows(output, "SELECT max(n) FROM (SELECT count(*) AS n FROM intent_responses GROUP BY request_hash, model)")[
+        0
+    ] == (1,)
+    assert report.enriched == ROWS
+
+
 @pytest.mark.parametrize("warehouse", ["snowflake"], indirect=True)
 def test_rows_of_a_warehouse(place: Standin, fake: FakeVendors) -> None:
     """The driver sends them, and the ledger is a table of the schema; the run that waits keeps its lease."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import random
+import time
 import zlib
 from collections.abc import Iterator
 from pathlib import Path
@@ -15,7 +16,7 @@ import sqlenrich as se
 from sqlenrich.runner.threshold import Certificate, binomial_cdf, certified_threshold, most_disagreements
 from sqlenrich.spec.cascade import least_sample
 from tests.support.endpoint import ScriptedEndpoint
-from tests.support.runs import Result, assert_accounted, call, rows, write_csv, write_prompt
+from tests.support.runs import Result, assert_accounted, call, rows, start, write_csv, write_prompt
 
 OUTPUT = "output: {label(enum): [a, b, c], confidence: number}\n"
 CASCADE = "cascade: {ask: strong, score: confidence, target: 0.9, sample: 300}\n"
@@ -185,6 +186,27 @@ def test_a_cap_ends_it_and_the_same_command_goes_on(settings: Path, endpoint: Pa
     with Pair() as other:
         run(alone, other)
         assert sorted(other.asked_of("strong-1")) == sorted(strong)
+
+
+@pytest.mark.parametrize("after", [1050, 1350], ids=["of the sample", "of the rest"])
+def test_a_killed_run_goes_on_in_its_stage(settings: Path, after: int) -> None:
+    texts(settings, 1000)
+    with Pair(latency_s=0.02) as endpoint:
+        prompt = write_prompt(settings, HEADER + CASCADE, output=OUTPUT)
+        process = start("run", prompt, "--input", settings / "in.csv", "--output", settings / "out.duckdb",
+                        "--endpoint", endpoint.url, "--concurrency", 16)  # fmt: skip
+        until = time.monotonic() + 60
+        while len(endpoint.asked) < after and time.monotonic() < until:
+            time.sleep(0.01)
+        process.kill()
+        process.communicate()
+        found = run(settings, endpoint)
+        assert found.status == 0, found.err
+        assert_accounted(found.report, settings / "out.duckdb")
+        weak, strong = endpoint.asked_of("weak-1"), endpoint.asked_of("strong-1")
+        assert (len(weak), len(set(strong))) == (1000, found.report["cascade"]["requests"])
+        # What was answered and not committed is asked again.
+        assert len(strong) - len(set(strong)) <= 16 + 256
 
 
 def test_failed_calls_of_the_second_model_leave_the_first_ones_answer(settings: Path) -> None:
