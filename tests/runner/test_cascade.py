@@ -127,6 +127,10 @@ def test_the_second_model_answers_a_sample_and_what_it_does_not_certify(settings
     assert report["cost"] == pytest.approx(sum(told["cost"].values()))
     assert told["cost_of_all"] == pytest.approx(told["cost"]["second"] / len(strong) * 2000)
     assert call("audit", settings / "intent.prompt", "--output", settings / "out.duckdb", "--json").status == 0
+    page = json.loads(call("report", settings / "intent.prompt", "--output", settings / "out.duckdb", "--json").out)
+    (tile,) = (one for one in page["tiles"] if one["question"] == "Do the models of the cascade agree?")
+    assert (tile["status"], tile["figure"]) == ("good", f"{100 * told['agreement']:.1f} %")
+    assert f"{len(strong):,} requests" in tile["detail"]
     # Again, nothing is asked, and the same is certified.
     before = len(endpoint.asked)
     again = run(settings, endpoint, header)

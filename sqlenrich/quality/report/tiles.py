@@ -12,6 +12,7 @@ from sqlenrich.quality.report.facts import Accuracy, Answers, RunFigures, Table
 from sqlenrich.quality.review.estimate import ReviewEstimate
 from sqlenrich.quality.review.review import share_text
 from sqlenrich.runner.drift import Drift
+from sqlenrich.spec.cascade import Cascade
 from sqlenrich.spec.enrichment import Enrichment
 from sqlenrich.spec.prices import money
 
@@ -67,6 +68,7 @@ def tiles(
         _wrong(review, command),
         _moved(enrichment, answers, drift, command),
         _refused(enrichment, table),
+        *([] if enrichment.cascade is None else [_agreement(enrichment.cascade, runs, command)]),
         _cost(runs, command),
     )
 
@@ -153,6 +155,24 @@ def _refused(enrichment: Enrichment, table: Table) -> Tile:
         return Tile(question, "told", figure, detail)
     limit = f"max_quarantine {100 * most:g} %"
     return Tile(question, "good" if share <= most else "bad", figure, f"{limit}; {detail}")
+
+
+def _agreement(cascade: Cascade, runs: Sequence[RunFigures], command: Commands) -> Tile:
+    question = "Do the models of the cascade agree?"
+    known = [run.told["cascade"] for run in runs if run.told.get("cascade")]
+    if not known or (known[-1]["sample"] is None and cascade.threshold is None):
+        again = command.of("run", "--output", command.output)
+        return Tile(question, "unmeasured", "–", "no run has certified a threshold yet", again)
+    facts = known[-1]
+    asked = f"{facts['second']} answered {counted(facts['requests'], 'request')}"
+    if facts["sample"] is None:
+        return Tile(question, "unmeasured", "–", f"the header gives the threshold {facts['threshold']:g}; {asked}")
+    sample = counted(facts["sample"], "sampled row")
+    if not facts["certified"]:
+        figure = f"{100 * facts['equal'] / max(facts['sample'], 1):.1f} %"
+        return Tile(question, "told", figure, f"of {sample}: nothing is certified; {asked}")
+    detail = f"of {sample}; at least {100 * facts['target']:g} % certified from {facts['threshold']:g}; {asked}"
+    return Tile(question, "good", f"{100 * facts['agreement']:.1f} %", detail)
 
 
 def _cost(runs: Sequence[RunFigures], command: Commands) -> Tile:
