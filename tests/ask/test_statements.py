@@ -118,7 +118,7 @@ def asked(
     progress = Progress(Recorder(), judge, pin)
     asker = StatementAsker(backend, plan, origin, progress, ChunkPolicy(rows), MAX_TOKENS)
     rounds = Rounds(asker, backend, plan, warehouse.stopper, progress)
-    choice = cast(Any, SimpleNamespace(budget=budget, prefix_order=False))
+    choice = cast(Any, SimpleNamespace(budget=budget, price=None, prefix_order=False))
     rounds.ask(choice, cast(Any, "the call"), len(warehouse.left), repeat=True)
     return rounds
 
