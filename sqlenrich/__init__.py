@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from sqlenrich.quality.audit.audit import Audit, audit
     from sqlenrich.quality.comparison.compare import compare
     from sqlenrich.quality.comparison.comparison import Comparison
+    from sqlenrich.quality.distill import Distilled, distill
     from sqlenrich.quality.drift import drift
     from sqlenrich.quality.evaluation.evaluate import evaluate
     from sqlenrich.quality.evaluation.evaluation import Evaluation
@@ -66,6 +67,7 @@ _MODULES = {
     "quality.report.quality_report": ("QualityReport",),
     "quality.report.report": ("report",),
     "quality.review.review": ("Review", "review"),
+    "quality.distill": ("Distilled", "distill"),
     "quality.drift": ("drift",),
     "quality.evaluation.evaluate": ("evaluate",),
     "quality.evaluation.evaluation": ("Evaluation",),
@@ -99,6 +101,7 @@ __all__ = [
     "Caps",
     "Comparison",
     "ConfigError",
+    "Distilled",
     "Drift",
     "Endpoint",
     "Enricher",
@@ -130,6 +133,7 @@ __all__ = [
     "check_sql",
     "compare",
     "compile_plan",
+    "distill",
     "drift",
     "enrichment",
     "estimate",

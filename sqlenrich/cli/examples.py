@@ -49,6 +49,10 @@ _COMMANDS = {
         "sqlenrich forget tickets.prompt --output out.duckdb --row id=17",
         "sqlenrich forget tickets.prompt --output out.duckdb --before 2026-01-01 --dry-run",
     ),
+    "distill": (
+        "sqlenrich distill tickets.prompt --output out.duckdb --field intent",
+        "sqlenrich distill tickets.prompt --output out.duckdb --field intent --agreement 0.98",
+    ),
     "drift": (
         "sqlenrich drift tickets.prompt --output out.duckdb",
         "sqlenrich drift tickets.prompt --output out.duckdb --accept 20260131T101500-1f2e3d4c",

@@ -165,6 +165,9 @@ class Engine:
     """The number that 13 lower-case hexadecimal digits give, as bigint."""
     sql_type: Callable[[Type], exp.DataType]
     """The engine's type of a portable type."""
+    exploded: Callable[[exp.Select, Sql, exp.Identifier], exp.Select]
+    """``(select, array, name)``: the SELECT from one relation with a row for each element of an array of texts, which
+    is the column ``name``; the array is read from that relation, and rows with an empty one are left out."""
     typed_column: Callable[[Sql, Type], Sql]
     """``(value, type)``: a parsed JSON value that passed its checks as a typed column; NULL for a missing value and for
     a JSON null."""

@@ -51,6 +51,11 @@ def named_func(name: str) -> Build:
     return lambda *args: func(name, *args)
 
 
+def exploded_by(function: str) -> Callable[[exp.Select, Sql, exp.Identifier], exp.Select]:
+    """Return :attr:`.Engine.exploded` where a function in the list of columns gives rows."""
+    return lambda select, array, name: select.select(exp.Alias(this=func(function, array), alias=name), copy=False)
+
+
 def replace_table(table: exp.Table, select: Sql, *properties: exp.Property) -> list[Sql]:
     """Return the statement that makes a table afresh from a SELECT, where the engine has CREATE OR REPLACE TABLE."""
     given = exp.Properties(expressions=list(properties)) if properties else None

@@ -16,6 +16,7 @@ from sqlenrich.core.types import BIGINT, DOUBLE, STRING, Type
 from sqlenrich.plan.pending_step import chosen_reasons
 from sqlenrich.plan.references import References
 from sqlenrich.plan.row_check_sql import value_of_results
+from sqlenrich.plan.scores_query import at_least, decidable
 from sqlenrich.spec.cascade import Cascade
 from sqlenrich.spec.enrichment import Enrichment
 
@@ -33,15 +34,19 @@ class CascadeQueries:
     key: tuple[str, ...]
     unused_name: Callable[[str], str]
     judged: Callable[[str], Sql]
+    classifier: str = ""
+    """The name of the classifier that is the first model: the sample is of the rows that it has decided."""
 
     def scores(self, model: str) -> exp.Select:
         """Return the SELECT of the least score of each quantile of a model's accepted rows: ``tile, score``."""
         col, named, score = self.names.col, self.names.named, self.unused_name("score")
-        rows = (
-            exp.select(named(self._score(), score), copy=False)
-            .from_(self._relation(self.judged(model)), copy=False)
-            .where(_is_null(col("_error")), copy=False)
-        )
+        rows = exp.select(named(self._score(), score), copy=False)
+        if self.classifier:
+            rows = self._with_scores(rows.from_(self.names.table("prompts", "numbered"), copy=False))
+            rows = rows.where(self._decided("numbered"), copy=False)
+        else:
+            rows = rows.from_(self._relation(self.judged(model)), copy=False)
+            rows = rows.where(_is_null(col("_error")), copy=False)
         order = exp.Order(expressions=[self.names.ordered(col(score))])
         tile = exp.Window(this=exp.Anonymous(this="NTILE", expressions=[literal(QUANTILES)]), order=order)
         known = exp.Not(this=_is_null(col(score)))
@@ -65,28 +70,52 @@ class CascadeQueries:
         columns = [named(value, self.unused_name(f"value_{place}")) for place, value in enumerate(values)]
         accepted = case((_is_null(self.names.col("_error")), literal(1)), default=literal(0))
         columns = [named(accepted, self.unused_name("accepted")), *columns]
-        return self._drawn(self.judged(model), draw, columns)
+        return self._with_scores(self._drawn(self.judged(model), draw, columns))
 
     @property
     def in_sample(self) -> Sql:
         """The condition on ``checked`` that a row's request is one of the sample."""
         hash_ = self.names.col("request_hash")
-        drawn = self._drawn(self.names.table("prompts"), self.unused_name("draw"), [hash_])
+        drawn = self._drawn(self.names.table("prompts"), self.unused_name("draw"), [hash_.copy()])
         hashes = exp.select(hash_.copy(), copy=False).from_(drawn.subquery("sampled", copy=False), copy=False)
         return exp.In(this=hash_.copy(), query=hashes.subquery(copy=False))
 
     def below(self, threshold: float | None) -> Sql:
         """Return the condition on ``checked`` that a row is not the first model's to decide; None: no row is."""
         error = self.names.col("_error")
-        refused = exp.In(this=error, expressions=[literal(code) for code in chosen_reasons(None)])
+        reasons = [*chosen_reasons(None), *(("NOT_ASKED",) if self.classifier else ())]
+        refused = exp.In(this=error, expressions=[literal(code) for code in reasons])
         accepted = _is_null(error.copy())
+        if self.classifier:
+            own = exp.EQ(this=self.names.col("_model"), expression=literal(self.classifier))
+            below = [] if threshold is None else [exp.Not(this=at_least(self.names, threshold))]
+            return any_of(refused, all_of(accepted, own, *below))
         if threshold is None:
             return any_of(refused, accepted)
         score = self._score()
         unsure = any_of(_is_null(score), exp.LT(this=score.copy(), expression=double(threshold)))
         return any_of(refused, all_of(accepted, exp.paren(unsure, copy=False)))
 
+    def _decided(self, table: str | None = None) -> Sql:
+        """Return the condition that the classifier has decided a row and still scores it."""
+        query = decidable(self.names, self.classifier).subquery(copy=False)
+        return exp.In(this=self.names.col("request_hash", table), query=query)
+
+    def _with_scores(self, select: exp.Select) -> exp.Select:
+        """Join the scores of a classifier, under names of their own, to rows that are called ``numbered``."""
+        if not self.classifier:
+            return select
+        hash_, score = self.unused_name("scored_hash"), self.unused_name("scored")
+        col, named = self.names.col, self.names.named
+        scores = exp.select(named(col("request_hash"), hash_), named(col("score"), score)).from_(
+            self.names.table("scores")
+        )
+        same = exp.EQ(this=col(hash_, "s"), expression=col("request_hash", "numbered"))
+        return select.join(scores.subquery("s", copy=False), on=same, copy=False)
+
     def _score(self) -> Sql:
+        if self.classifier:
+            return exp.Cast(this=self.names.col(self.unused_name("scored"), "s"), to=self._sql(DOUBLE))
         return exp.Cast(this=self._value(self.cascade.score), to=self._sql(DOUBLE))
 
     def _value(self, name: str) -> Sql:
@@ -109,6 +138,8 @@ class CascadeQueries:
             .from_(self._relation(rows), copy=False)
             .where(exp.Not(this=_is_null(hash_.copy())), copy=False)
         )
+        if self.classifier:
+            asked = asked.where(self._decided(), copy=False)
         text = exp.Cast(this=exp.Cast(this=col(number), to=self._sql(BIGINT)), to=self._sql(STRING))
         again = self.names.engine.sha256(concat(hash_.copy(), text))
         place = case((exp.EQ(this=col(number), expression=literal(1)), hash_.copy()), default=again)

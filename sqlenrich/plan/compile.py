@@ -193,10 +193,12 @@ def compile_cascade(
     options: Mapping[str, Any] | None = None,
     asked_by_client: bool = False,
     run_id: str | None = None,
+    classifier: str = "",
 ) -> CascadeCalls:
     """Compile the calls of a cascade's second ``model``, each distinct request once of it.
 
-    All else is as for :func:`compile_retry`. The enrichment has a cascade.
+    ``classifier`` is the name of the distilled first one. All else is as for :func:`compile_retry`. The enrichment has
+    a cascade.
     """
     assert enrichment.cascade is not None
     check_keeps_prompts(enrichment)
@@ -205,7 +207,7 @@ def compile_cascade(
     carried = (*CARRIED, "sent_hash")
     made = _Compiler(enrichment, target, model, tables, None, options, carried=carried, run_id=run_id)
     queries = CascadeQueries(
-        made.enrichment, enrichment.cascade, made.names, enrichment.key, made.unused.name, made.judged
+        made.enrichment, enrichment.cascade, made.names, enrichment.key, made.unused.name, made.judged, classifier
     )
     most = enrichment.max_attempts
     return CascadeCalls(

@@ -29,6 +29,8 @@ RELATIONS = {
     "quarantine": "{}_quarantine",
     "evaluations": "{}_evaluations",
     "profiles": "{}_profiles",
+    "weights": "{}_weights",
+    "scores": "{}_scores",
 }
 """The relations that a plan makes, and the pattern of each name: ``{}`` is the enrichment's name."""
 

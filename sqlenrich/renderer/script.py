@@ -159,7 +159,13 @@ def _second_part(
 
 
 def check_cascade(enrichment: Enrichment, engine: str) -> None:
-    """Refuse a cascade whose threshold is to be found. Raises UnsupportedError."""
+    """Refuse a cascade whose threshold is to be found, or with a classifier. Raises UnsupportedError."""
+    if enrichment.cascade is not None and enrichment.cascade.distilled is not None:
+        raise UnsupportedError(
+            engine,
+            "a script does not load the weights of a cascade",
+            "use sqlenrich run; sqlenrich distill --select prints the SELECT of the classifier",
+        )
     if enrichment.cascade is not None and enrichment.cascade.threshold is None:
         raise UnsupportedError(
             engine,

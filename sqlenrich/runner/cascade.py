@@ -7,8 +7,10 @@ import time
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
+from pathlib import Path
 from typing import Any
 
+from sqlenrich.ask.classifier import make_scores
 from sqlenrich.ask.model_choice import ModelChoice, WantedModel
 from sqlenrich.ask.rounds import Rounds
 from sqlenrich.core.errors import ConfigError, SqlenrichError, raising_first
@@ -19,10 +21,12 @@ from sqlenrich.runner.report import Report
 from sqlenrich.runner.retry import Call, ask_until_done, is_over
 from sqlenrich.runner.session import Session, choice_of
 from sqlenrich.runner.threshold import Certificate, certified_threshold
+from sqlenrich.schema.checks.evaluate import evaluate_checks
 from sqlenrich.spec.cascade import Cascade
 from sqlenrich.spec.enrichment import Enrichment
 from sqlenrich.spec.run_settings import Caps
 from sqlenrich.spec.settings import Config
+from sqlenrich.spec.weights import Weights, read_weights
 from sqlenrich.store.backend import Backend
 from sqlenrich.store.base import Counts, RunStart, Snapshot
 
@@ -37,6 +41,8 @@ def second_model(
     cascade = enrichment.cascade
     if cascade is None:
         return None
+    if cascade.distilled is not None:
+        return first
     choice = choice_of(enrichment, config, replace(wanted, name=cascade.ask, local=None), backend, Caps(), first.budget)
     if choice.resolved.name == first.resolved.name:
         raise ConfigError(
@@ -46,6 +52,25 @@ def second_model(
     return choice
 
 
+def classifier_of(enrichment: Enrichment) -> Weights | None:
+    """Return the classifier that is the first model of a cascade; None where a model is.
+
+    Raises ConfigError where its file can't be read, or decides what the output does not take.
+    """
+    cascade = enrichment.cascade
+    if cascade is None or cascade.distilled is None:
+        return None
+    folder = Path() if enrichment.path is None else enrichment.path.parent
+    weights = read_weights(folder / cascade.distilled)
+    for answer in weights.answers:
+        if (failure := evaluate_checks(enrichment.checks, answer)) is not None:
+            raise ConfigError(
+                f"{enrichment.place}: {cascade.distilled} decides {weights.field} alone, and its answer {answer} is "
+                f"refused: {' '.join(filter(None, failure))}"
+            )
+    return weights
+
+
 @dataclass(frozen=True)
 class Cascading:
     """A run whose first model has answered all its rows."""
@@ -53,11 +78,18 @@ class Cascading:
     first: Session
     snapshot: Snapshot
     second: ModelChoice
+    caps: Caps
+
+    @property
+    def first_name(self) -> str:
+        """The name of the first model in the stored answers."""
+        first = self.first
+        return first.model.resolved.name if first.classifier is None else first.classifier.model
 
     def run(self, report: Report) -> Report:
         """Ask the second model, as a run of its own in the ledger; give the report of both."""
-        first, caps = self.first, self.first.caps
-        if caps.max_rows is not None:
+        first, caps = self.first, self.caps
+        if caps.max_rows is not None and first.classifier is None:
             asked = report.distinct_requests - report.cached - report.pending
             caps = replace(caps, max_rows=max(0, caps.max_rows - asked))
         session = replace(
@@ -69,6 +101,7 @@ class Cascading:
             run_id=f"{first.run_id}.cascade",
             line=None,
             request=None,
+            classifier=None,
         )
         backend = session.backend
         relations = {**backend.relations(session.name), "source": "source"}
@@ -81,6 +114,11 @@ class Cascading:
         }
         with backend:
             plan = compile_plan(session.enrichment, backend.engine.name, relations, **settings)
+            if first.classifier is not None:
+                cascade = replace(_cascade_of(session.enrichment), equal=(first.classifier.field,))
+                session.enrichment = replace(session.enrichment, cascade=cascade)
+                settings["classifier"] = first.classifier.model
+                make_scores(backend, plan, first.classifier)
             calls = compile_cascade(session.enrichment, backend.engine.name, relations, **settings)
             return _combined(report, self._ask(session, plan, calls))
 
@@ -136,7 +174,7 @@ class Cascading:
         backend, queries = session.backend, made.queries
         answers = [
             {draw: (accepted, score, fields) for draw, accepted, score, *fields in backend.rows(plan, query)}
-            for query in (queries.answers(self.first.model.resolved.name), queries.answers(self.second.resolved.name))
+            for query in (queries.answers(self.first_name), queries.answers(self.second.resolved.name))
         ]
         first, second = answers
         sample: list[tuple[float | None, bool]] = []
@@ -145,13 +183,14 @@ class Cascading:
             same = bool(other is not None and other[0] and fields == other[2])
             rated = accepted and score is not None and math.isfinite(score)
             sample.append((float(score) if rated else None, same))
-        scores = [float(score) for _, score in backend.rows(plan, queries.scores(self.first.model.resolved.name))]
-        return certified_threshold(scores, sample, cascade.target, cascade.delta)
+        scores = [float(score) for _, score in backend.rows(plan, queries.scores(self.first_name))]
+        of_decided = self.first.classifier is not None
+        return certified_threshold(scores, sample, cascade.target, cascade.delta, of_decided=of_decided)
 
     def _facts(
         self, session: Session, cascade: Cascade, certificate: Certificate | None, asked: Mapping[str, int]
     ) -> dict[str, Any]:
-        first, second = self.first.model.resolved.name, self.second.resolved.name
+        first, second = self.first_name, self.second.resolved.name
         threshold = cascade.threshold if certificate is None else certificate.threshold
         return {
             "first": first,
@@ -178,14 +217,16 @@ def certificate_text(certificate: Certificate, cascade: Cascade) -> str:
     """Return what a sample certifies as one line."""
     assert cascade.target is not None
     sample = counted(certificate.rows, "sampled row")
+    score, second = cascade.score or "lead", cascade.ask or "the model"
+    of = counted(certificate.decided, "decided row of the sample") if certificate.of_decided else sample
     if certificate.threshold is None:
         tried = counted(certificate.tried, "threshold")
         return (
-            f"cascade: no {cascade.score} certifies an agreement of {cascade.target:g} (the models agree in "
-            f"{certificate.equal:,} of {sample}, {tried} tried): {cascade.ask} decides all rows"
+            f"cascade: no {score} certifies an agreement of {cascade.target:g} (the models agree in "
+            f"{certificate.equal:,} of {sample}, {tried} tried): {second} decides all rows"
         )
     return (
-        f"cascade: {cascade.score} >= {certificate.threshold:g} is certified: {certificate.disagreed:,} of {sample} "
+        f"cascade: {score} >= {certificate.threshold:g} is certified: {certificate.disagreed:,} of {of} "
         f"disagree, target {cascade.target:g}, delta {cascade.delta:g}"
     )
 

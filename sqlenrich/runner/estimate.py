@@ -203,7 +203,7 @@ def estimate(
         tokens_in = pending.tokens_in(sample).scaled(share) if calls else None
         tokens_out = pending.tokens_out().scaled(share) if calls else None
     cascade = None
-    if second is not None:
+    if second is not None and enrichment.cascade is not None and enrichment.cascade.ask:
         price = None if config.prices is None else config.prices.models.get(second.resolved.name)
         most = None if tokens_out is None else tokens_out.total_high
         cost = None

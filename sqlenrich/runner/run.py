@@ -17,7 +17,7 @@ from sqlenrich.core.plurals import counted
 from sqlenrich.plan.compile import snapshot_digest
 from sqlenrich.plan.plan import Plan
 from sqlenrich.plan.relations import shared_table
-from sqlenrich.runner.cascade import Cascading, second_model
+from sqlenrich.runner.cascade import Cascading, classifier_of, second_model
 from sqlenrich.runner.drift import Drift
 from sqlenrich.runner.next_commands import next_commands
 from sqlenrich.runner.notebook import default_observer
@@ -147,12 +147,13 @@ def run_one(
     backend = checked_backend(setup.output, setup.enrichment, setup.source)
     choice = choice_of(setup.enrichment, setup.config, setup.wanted, backend, setup.caps)
     second = second_model(setup.enrichment, setup.config, setup.wanted, backend, choice)
+    classifier = classifier_of(setup.enrichment)
     session = Session(
         setup.enrichment,
         setup.config,
         backend,
         choice,
-        setup.caps,
+        setup.caps if classifier is None else Caps(),
         observer or default_observer(),
         stopper or Stopper(),
         chunk_rows=options.get("chunk_rows"),
@@ -161,6 +162,7 @@ def run_one(
         run_id=run_id,
         next=next_commands(setup.enrichment, output, setup.wanted, options),
         batch=batch_policy(options),
+        classifier=classifier,
     )
     backend.watch(session.observer.note)
     with backend:
@@ -189,9 +191,9 @@ def run_one(
             incremental=bool(options.get("incremental")),
             partial=bool(options.get("publish_partial")),
         )
-    if second is None or report.stopped or report.pending:
+    if second is None or report.stopped or (report.pending and classifier is None):
         return report
-    return Cascading(session, snapshot, second).run(report)
+    return Cascading(session, snapshot, second, setup.caps).run(report)
 
 
 def store_answers(
@@ -294,7 +296,7 @@ def _watched_answers(session: Session, plan: Plan) -> Drift | None:
 def _watch_answers(session: Session, plan: Plan) -> Drift | None:
     """Store the profile of the run's answers; where the header has ``drift``, compare it with earlier runs."""
     enrichment, backend = session.enrichment, session.backend
-    if session.name != enrichment.name:  # tables of a comparison, say
+    if session.name != enrichment.name or session.classifier is not None:  # tables of a comparison, say
         return None
     store_profile(backend, plan, enrichment, session.run_id, session.started)
     if not enrichment.quality.drift.alarms:

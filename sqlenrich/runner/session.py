@@ -41,10 +41,12 @@ from sqlenrich.store.backend import Backend
 from sqlenrich.store.base import Counts, Origin, Results, RunStart, Snapshot
 from sqlenrich.store.batches import Batch, BatchLedger, shown_batches
 from sqlenrich.store.inputs import Input
+from sqlenrich.store.shared_request import CLASSIFIER
 
 if TYPE_CHECKING:  # "import sqlenrich" does not load the HTTP client
     from sqlenrich.llm.messages import Answer
     from sqlenrich.llm.throttle.budget import Budget
+    from sqlenrich.spec.weights import Weights
     from sqlenrich.store.shared_request import SharedRequest
     from sqlenrich.store.spark.backend import SparkBackend
     from sqlenrich.store.warehouse import WarehouseBackend
@@ -80,6 +82,8 @@ class Session:
     """How a vendor's Batch API is asked; None: requests are sent one by one."""
     recorded: Iterable[Answer] | None = None
     """Answers that are there already, in place of those that a model would give."""
+    classifier: Weights | None = None
+    """The weights of the classifier that decides in place of the model; None: the model is asked."""
     _has_batches: bool = False
     """Whether there is a ledger of batches."""
 
@@ -123,6 +127,10 @@ class Session:
             from sqlenrich.ask.recorded import RecordedAsker
 
             return RecordedAsker(self.backend, plan, self.origin, progress, self.recorded)
+        if self.classifier is not None:
+            from sqlenrich.ask.classifier import ClassifierAsker
+
+            return ClassifierAsker(self.backend, plan, progress, self.classifier, self.enrichment, self.run_id)
         if self.batch is not None:
             from sqlenrich.ask.batch import BatchAsker
             from sqlenrich.ask.client import ClientAsker
@@ -198,6 +206,8 @@ class Session:
             plan.responses.request,
             retry=retry,
         )
+        if self.classifier is not None:
+            self.request = replace(self.request, asked=CLASSIFIER, price=None)
         written = tuple(dict.fromkeys((*snapshot.outputs, *self.backend.written_files())))
         self.line = RunStart(
             self.run_id, self.name, self.started, replace(snapshot, outputs=written), self.request.to_json()
@@ -214,6 +224,8 @@ class Session:
 
     def confirm(self, counts: Counts, cached: int, *, at_most: bool = False) -> bool:
         """Show what is about to be asked; False where the observer or a signal declined it."""
+        if self.classifier is not None and not self.stopper.requested:
+            return True  # it costs nothing
         prices, model = self.config.prices, self.model.resolved.name
         price = None if prices is None else prices.models.get(model)
         line = PlanLine(

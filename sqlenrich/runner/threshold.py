@@ -9,6 +9,8 @@ import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
+from sqlenrich.spec.cascade import least_sample
+
 
 @dataclass(frozen=True)
 class Certificate:
@@ -25,10 +27,14 @@ class Certificate:
     equal: int
     """The rows of the sample whose answers of both models agree."""
 
+    of_decided: bool = False
+    """Whether the agreement is a share of the decided rows."""
+
     @property
     def agreement(self) -> float | None:
         """The share of the sample that would be decided as by the second model, were it asked below the threshold."""
-        return 1 - self.disagreed / self.rows if self.rows else None
+        rows = self.decided if self.of_decided else self.rows
+        return 1 - self.disagreed / rows if rows else None
 
 
 def binomial_cdf(k: int, n: int, p: float) -> float:
@@ -50,7 +56,12 @@ def most_disagreements(n: int, target: float, delta: float) -> int:
 
 
 def certified_threshold(
-    scores: Iterable[float], sample: Sequence[tuple[float | None, bool]], target: float, delta: float
+    scores: Iterable[float],
+    sample: Sequence[tuple[float | None, bool]],
+    target: float,
+    delta: float,
+    *,
+    of_decided: bool = False,
 ) -> Certificate:
     """Return the lowest of some ``scores`` that a sample certifies, tested from the highest down until one fails.
 
@@ -59,8 +70,12 @@ def certified_threshold(
     ``1 - target`` of all rows decided otherwise than the second model does, the chance of it were at most ``delta``.
     Fewer rows disagree at a higher threshold, so that the first true hypothesis in this order is rejected with a chance
     of at most ``delta``, and those below it are tested only then.
+
+    With ``of_decided`` the target is a share of the rows at or above the threshold. The first threshold tested is the
+    highest one with enough rows of the sample to certify it.
     """
     most, found, tried = most_disagreements(len(sample), target, delta), None, 0
+    least = least_sample(target, delta) if of_decided else 0
     rated = sorted(((score, same) for score, same in sample if score is not None), reverse=True)
     place = disagreed = 0
     certified = (0, 0)
@@ -68,8 +83,10 @@ def certified_threshold(
         while place < len(rated) and rated[place][0] >= threshold:
             disagreed += not rated[place][1]
             place += 1
+        if place < least:
+            continue
         tried += 1
-        if disagreed > most:
+        if disagreed > (most_disagreements(place, target, delta) if of_decided else most):
             break
         found, certified = threshold, (place, disagreed)
-    return Certificate(found, len(sample), *certified, tried, sum(same for _, same in sample))
+    return Certificate(found, len(sample), *certified, tried, sum(same for _, same in sample), of_decided)

@@ -45,6 +45,8 @@ def cost_of(models: Sequence[ModelUsage], prices: Prices | None) -> tuple[float 
         return None, NO_PRICES
     total = Decimal(0)
     for used in models:
+        if used.model not in prices.models and not (used.uncounted or used.tokens_in or used.tokens_out):
+            continue  # a classifier's answers cost nothing
         if used.model not in prices.models:
             return None, f"no price of {used.model}"
         if used.uncounted:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass
+from pathlib import PurePath
 from typing import Any
 
 from sqlenrich.core.errors import did_you_mean
@@ -20,11 +21,12 @@ DEFAULT_DELTA, DEFAULT_SAMPLE = 0.05, 1000
 class Cascade:
     """Two models: the header's own answers all rows, ``ask`` those below a threshold of the answer's score.
 
-    None of this is part of a request: a change of it asks nothing again.
+    With ``distilled`` a classifier is the first one, and the header's model the second. None of this is part of a
+    request: a change of it asks nothing again.
     """
 
     ask: str
-    """The second model: an alias or a model's own name."""
+    """The second model: an alias or a model's own name; empty with ``distilled``."""
     score: str
     """The field whose number says how certain the first model is."""
     equal: tuple[str, ...]
@@ -37,6 +39,8 @@ class Cascade:
     """The rows that both models answer."""
     threshold: float | None = None
     """The least score of a row that the first model decides; None: the sample finds it."""
+    distilled: str | None = None
+    """The file of a classifier's weights, relative to the prompt file. Its score is the lead of its answer."""
 
 
 def least_sample(target: float, delta: float) -> int:
@@ -61,14 +65,22 @@ def read_cascade(given: Mapping[str, Any], fields: Mapping[str, Type]) -> tuple[
         report(name, f"{name} must be a number{f' {bounds}' if bounds else ''}, not {value!r}")
         return default
 
-    ask, score = given.get("ask"), given.get("score")
-    if not isinstance(ask, str) or not ask:
-        report("ask", f"ask must be an alias or a model's name, not {ask!r}")
-    if not isinstance(score, str) or score not in fields:
-        near = did_you_mean(str(score), fields)
-        report("score", f"score must be a field of the output that is a number, not {score!r}{near}")
-    elif not isinstance(fields[score], Decimal) and fields[score] not in (BIGINT, DOUBLE):
-        report("score", f'score must be a number, and the field "{score}" is none')
+    ask, score, distilled = given.get("ask"), given.get("score"), given.get("distilled")
+    if "distilled" in given:
+        for name in ("ask", "score", "equal"):
+            if name in given:
+                report(name, f"leave out {name}: the classifier is the first model, and the header's the second")
+        if not isinstance(distilled, str) or PurePath(distilled).suffix != ".parquet":
+            report("distilled", f"distilled must be a file that sqlenrich distill wrote, not {distilled!r}")
+        ask = score = ""
+    else:
+        if not isinstance(ask, str) or not ask:
+            report("ask", f"ask must be an alias or a model's name, not {ask!r}")
+        if not isinstance(score, str) or score not in fields:
+            near = did_you_mean(str(score), fields)
+            report("score", f"score must be a field of the output that is a number, not {score!r}{near}")
+        elif not isinstance(fields[score], Decimal) and fields[score] not in (BIGINT, DOUBLE):
+            report("score", f'score must be a number, and the field "{score}" is none')
     equal = given.get("equal", [name for name in fields if name != score])
     if not isinstance(equal, list) or not equal or not all(isinstance(name, str) for name in equal):
         report("equal", f"equal must be a list of fields, not {equal!r}")
@@ -92,4 +104,5 @@ def read_cascade(given: Mapping[str, Any], fields: Mapping[str, Type]) -> tuple[
             report("sample", f"a sample of {sample:,} rows can't certify {target:g}: it takes at least {least:,}")
     if problems:
         return None, problems
-    return Cascade(str(ask), str(score), tuple(equal), target, delta or DEFAULT_DELTA, sample, threshold), problems
+    found = Cascade(str(ask), str(score), tuple(equal), target, delta or DEFAULT_DELTA, sample, threshold, distilled)
+    return found, problems

@@ -125,6 +125,10 @@ HEADER: dict[str, dict[str, Any]] = {
                 "minLength": 1,
                 "description": "The second model: an alias of sqlenrich.toml, or a model's own name.",
             },
+            "distilled": {
+                "type": "string",
+                "description": "The file of sqlenrich distill, whose classifier is the first model.",
+            },
             "score": {"type": "string", "description": "The field whose number says how certain the first model is."},
             "equal": {**_TEXTS, "description": "Fields in which both must agree. Default: all but the score."},
             "target": {
@@ -142,7 +146,6 @@ HEADER: dict[str, dict[str, Any]] = {
             "sample": {"type": "integer", "minimum": 1, "description": "Rows that both answer. Default 1000."},
             "threshold": {"type": "number", "description": "The least score of the first model; no sample is asked."},
         },
-        "required": ["ask", "score"],
         "additionalProperties": False,
         "description": "A second model decides the rows of which the first is not certain enough.",
     },

@@ -22,7 +22,7 @@ from sqlenrich.llm.messages import Answer, Request
 from sqlenrich.plan.plan import RESPONSES, Plan, Step
 from sqlenrich.plan.profiles import PROFILES
 from sqlenrich.plan.relations import RELATIONS
-from sqlenrich.renderer.statements import create_responses, create_table_as
+from sqlenrich.renderer.statements import create_responses, create_table_as, insert_into
 from sqlenrich.renderer.tables import drop_table
 from sqlenrich.spec.enrichment import Enrichment
 from sqlenrich.store import queries
@@ -246,6 +246,17 @@ class Backend:
         """Make the pending relation of a call afresh."""
         for sql in create_table_as(self.engine, call, "pending", query):
             self.connection.execute(sql)
+
+    def make(self, plan: Plan, role: str, query: exp.Query) -> None:
+        """Make the table of a role afresh from a query."""
+        for sql in create_table_as(self.engine, plan.step("prompts"), role, query):
+            self.connection.execute(sql)
+        self.connection.commit()
+
+    def append_query(self, plan: Plan, step: Step) -> None:  # noqa: ARG002
+        """Append the rows of a step's query to its table, and commit."""
+        self.connection.execute(insert_into(self.engine, step))
+        self.connection.commit()
 
     def judge(self, plan: Plan, *, asked_by: str | None = None) -> None:  # noqa: ARG002
         """Make ``checked`` afresh: all of it, which is right for every ``asked_by``."""

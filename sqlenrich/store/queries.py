@@ -190,6 +190,11 @@ def failed_hashes(run_id: str) -> exp.Select:
     return select("request_hash").from_(symbol("responses")).where(equals("run_id", run_id), "retryable")
 
 
+def answers_of(run_id: str) -> exp.Select:
+    """The number of answers that a run stored."""
+    return select("COUNT(*)").from_(symbol("responses")).where(equals("run_id", run_id))
+
+
 def asked_hashes(run_id: str) -> exp.Select:
     """The hashes that a run asked."""
     return select("request_hash").from_(symbol("responses")).where(equals("run_id", run_id))

@@ -23,11 +23,12 @@ from sqlenrich.spec.limits import Limit
 if TYPE_CHECKING:  # "import sqlenrich" does not load the HTTP client
     from sqlenrich.llm.endpoint.adaptations import RequestChange
 
-ENDPOINT, MOCK_MODEL, ENGINE, RECORDED = "endpoint", "mock", "engine", "recorded"
-"""Who answers: an endpoint, the mock model, the engine's own function; or answers that were there already."""
+ENDPOINT, MOCK_MODEL, ENGINE, RECORDED, CLASSIFIER = "endpoint", "mock", "engine", "recorded", "classifier"
+"""Who answers: an endpoint, the mock model, the engine's own function; answers that were there already; weights."""
 NO_BODY: Mapping[str, str] = {
     MOCK_MODEL: "asked the mock model: no body was sent",
     RECORDED: "stored answers that were there already: their callers wrote the bodies",
+    CLASSIFIER: "decided by weights: no body was sent",
 }
 """Why no body of a run can be rebuilt."""
 WITHHELD = "withheld: it may be a secret"

@@ -136,6 +136,31 @@ def drift(file: str, as_json: bool, **options: Any) -> int:
     return found.exit_status
 
 
+@cli.command(epilog=EXAMPLES["distill"])
+@click.argument("file")
+@click.option("--field", metavar="FIELD", help="The field to decide: an enum or a boolean. Default: the only one.")
+@click.option(
+    "--agreement",
+    metavar="SHARE",
+    type=click.FloatRange(0, 1, min_open=True, max_open=True),
+    default=0.95,
+    show_default=True,
+    help="The agreement at which the share of decided rows is told.",
+)
+@click.option("--weights", metavar="PATH", help="The file to write. Default: FIELD.weights.parquet beside FILE.")
+@stored_place_options
+@json_option("measures")
+def distill(file: str, as_json: bool, **options: Any) -> int:
+    """Make a classifier of plain SQL from stored answers.
+
+    Asks nothing. Fits it on the accepted answers and writes its weights; cascade: {distilled: ...} in the header uses
+    them. A fifth of the answers measures it.
+    """
+    found = se.distill(se.load(file), **options)
+    click.echo(found.to_json() if as_json else found.to_text())
+    return 0
+
+
 @cli.command(epilog=EXAMPLES["report"])
 @click.argument("file")
 @stored_place_options

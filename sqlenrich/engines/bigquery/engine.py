@@ -32,7 +32,7 @@ from sqlenrich.engines.bigquery.call import (
 from sqlenrich.engines.bigquery.embed import EMBEDDING
 from sqlenrich.engines.bigquery.json import JSON, typed_column
 from sqlenrich.engines.bigquery.scripting import SCRIPTING
-from sqlenrich.engines.bigquery.text import TEXT, sql_type
+from sqlenrich.engines.bigquery.text import TEXT, exploded, sql_type
 
 
 def name_problem(name: str) -> str | None:
@@ -58,6 +58,7 @@ ENGINE = Engine(
     sha256=lambda text: func("TO_HEX", func("SHA256", text)),
     hex_number=lambda digits: cast(concat(literal("0x"), digits), "INT64"),
     sql_type=sql_type,
+    exploded=exploded,
     typed_column=typed_column,
     create_table_as=replace_table,
     responses_properties=responses_properties,

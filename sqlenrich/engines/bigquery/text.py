@@ -150,6 +150,12 @@ def _rows(array: Sql, item: str, position: str) -> exp.Unnest:
     )
 
 
+def exploded(select: exp.Select, array: Sql, name: exp.Identifier) -> exp.Select:
+    """Return the SELECT with a row for each element of an array, by a join with the array."""
+    rows = exp.Unnest(expressions=[array], alias=exp.TableAlias(columns=[name]))
+    return select.select(exp.column(name.copy()), copy=False).join(rows, join_type="CROSS", copy=False)
+
+
 def _array_of(value: Sql, array: Sql, item: str, position: str, test: Sql | None = None) -> Sql:
     query = exp.select(value, copy=False).from_(_rows(array, item, position), copy=False)
     if test is not None:

@@ -6,7 +6,7 @@ from sqlglot import exp
 
 from sqlenrich.core.engine import Engine, VendorFact
 from sqlenrich.core.functions import FunctionSyntax
-from sqlenrich.core.sql import cast, concat, func, literal, named_func, replace_table
+from sqlenrich.core.sql import cast, concat, exploded_by, func, literal, named_func, replace_table
 from sqlenrich.engines.duckdb.json import JSON, typed_column
 from sqlenrich.engines.duckdb.text import TEXT, sql_type
 from sqlenrich.engines.shared.model_params import OPENAI_COMPATIBLE
@@ -20,6 +20,7 @@ ENGINE = Engine(
     sha256=named_func("SHA256"),
     hex_number=lambda digits: cast(concat(literal("0x"), digits), "BIGINT"),
     sql_type=sql_type,
+    exploded=exploded_by("UNNEST"),
     typed_column=typed_column,
     create_table_as=replace_table,
     now=lambda: func("TIMEZONE", literal("UTC"), exp.CurrentTimestamp()),

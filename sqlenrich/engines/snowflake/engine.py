@@ -25,7 +25,7 @@ from sqlenrich.engines.snowflake.call import (
 from sqlenrich.engines.snowflake.embed import EMBEDDING
 from sqlenrich.engines.snowflake.json import JSON, typed_column
 from sqlenrich.engines.snowflake.scripting import SCRIPTING
-from sqlenrich.engines.snowflake.text import TEXT, sql_type
+from sqlenrich.engines.snowflake.text import TEXT, exploded, sql_type
 
 RESERVED = frozenset(
     """
@@ -73,6 +73,7 @@ ENGINE = Engine(
     sha256=lambda text: func("SHA2", text, literal(256)),
     hex_number=lambda digits: func("TO_NUMBER", digits, literal("X" * 13)),
     sql_type=sql_type,
+    exploded=exploded,
     typed_column=typed_column,
     create_table_as=create_result_table,
     create_work_table=create_work_table,

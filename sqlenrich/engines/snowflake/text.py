@@ -56,6 +56,14 @@ def sql_type(value: Type) -> exp.DataType:
             return exp.DataType.build("OBJECT", dialect="snowflake")
 
 
+def exploded(select: exp.Select, array: Sql, name: exp.Identifier) -> exp.Select:
+    """Return the SELECT with a row for each element of an array, by a join with FLATTEN."""
+    alias = exp.TableAlias(this=exp.to_identifier("exploded"))
+    rows = exp.Lateral(this=func("FLATTEN", INPUT=array), alias=alias)
+    value = exp.Alias(this=string_of(exp.column("value", table="exploded")), alias=name)
+    return select.select(value, copy=False).join(rows, join_type="CROSS", copy=False)
+
+
 def string_of(value: Sql) -> Sql:
     """Return a value cast to text."""
     return cast(value, sql_type(Scalar("string")))

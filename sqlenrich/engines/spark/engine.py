@@ -6,7 +6,7 @@ from sqlglot import exp
 
 from sqlenrich.core.engine import Engine, ModelCall, VendorFact
 from sqlenrich.core.functions import FunctionSyntax
-from sqlenrich.core.sql import Sql, cast, func, literal
+from sqlenrich.core.sql import Sql, cast, exploded_by, func, literal
 from sqlenrich.engines.shared.model_params import OPENAI_COMPATIBLE
 from sqlenrich.engines.spark.call import ANSWERS, READING, call
 from sqlenrich.engines.spark.embed import embedding_function
@@ -68,6 +68,7 @@ ENGINE = Engine(
     sha256=lambda text: func("SHA2", text, exp.Literal.number(256)),
     hex_number=lambda digits: cast(func("CONV", digits, literal(16), literal(10)), "BIGINT"),
     sql_type=sql_type,
+    exploded=exploded_by("EXPLODE"),
     typed_column=typed_column,
     create_table_as=create_table_as,
     facts={

@@ -33,7 +33,7 @@ from sqlenrich.store.duckdb.database import name_parts, quote, text
 from sqlenrich.store.duckdb.tables import StoredOutput, forgotten_types
 from sqlenrich.store.forgotten_lines import FORGOTTEN, FORGOTTEN_KINDS
 from sqlenrich.store.run_line import RunLine
-from sqlenrich.store.shared_request import NO_BODY, RECORDED
+from sqlenrich.store.shared_request import CLASSIFIER, NO_BODY, RECORDED
 
 CLOCK = timedelta(minutes=1)
 """How far a clock may have been set while a run asked."""
@@ -195,8 +195,10 @@ def _of_run(stored: StoredOutput, line: RunLine) -> Iterator[Problem]:
         "fingerprint": f"fingerprint IS NOT DISTINCT FROM {text(line.request.contract.fingerprint)}",
         "asked_at": f"asked_at >= {text(str(line.started_at - CLOCK))}::TIMESTAMP AND {until}",
     }
-    if line.request.asked == RECORDED:  # of several models, from before the run
-        del tests["model"], tests["asked_at"]
+    if line.request.asked in (RECORDED, CLASSIFIER):
+        del tests["model"]
+    if line.request.asked == RECORDED:  # from before the run
+        del tests["asked_at"]
     for name, test in tests.items():
         rows = stored.fetch(
             f"SELECT request_hash, attempt, CAST({name} AS VARCHAR) FROM {RESPONSES} "

@@ -230,6 +230,16 @@ class SparkBackend(Backend):
     def _make(self, step: Step, role: str, query: exp.Expr, *, by: str | None = None) -> bool:
         return self.tables.make(step.relations.table(role), step.relations.bound(query), by=by)
 
+    def make(self, plan: Plan, role: str, query: exp.Query) -> None:
+        """Make the table of a role afresh from a query."""
+        if self._make(plan.step("prompts"), role, query):
+            self.tables.publish([plan.relations.table(role)])
+
+    def append_query(self, plan: Plan, step: Step) -> None:
+        """Append the rows of a step's query to its table; the answers of the journal are stored first."""
+        self.store(plan)
+        self.tables.append(step.relations.table(step.name), self.spark.query(step.sql))
+
     def prepare(
         self, plan: Plan, start: RunStart, *, limit: int | None, ordered: bool, beside: Sequence[str] | None = None
     ) -> Counts:

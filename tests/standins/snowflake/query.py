@@ -1,7 +1,8 @@
 """Queries: SELECT with WITH, joins, WHERE, GROUP BY, HAVING, window functions and DISTINCT; UNION ALL; EXISTS and IN.
 
 https://docs.snowflake.com/en/sql-reference/constructs; ORDER BY is known with LIMIT [OFFSET]
-alone, of one text column; QUALIFY and LATERAL are not known.
+alone, of one text column; QUALIFY is not known, and LATERAL
+with FLATTEN alone.
 """
 
 from __future__ import annotations
@@ -24,6 +25,7 @@ from tests.standins.snowflake.values import (
     EXACT,
     JSON_NULL,
     PLAIN,
+    VARIANT,
     Reading,
     SnowflakeError,
     SqlType,
@@ -301,6 +303,8 @@ def _source(table: exp.Expr, scope: Scope) -> Callable[[Row], list[Row]]:
 
 def _join(left: Callable[[Row], list[Row]], join: exp.Join, scope: Scope) -> Callable[[Row], list[Row]]:
     """JOIN and LEFT JOIN with ON: a condition that is NULL joins nothing."""
+    if isinstance(join.this, exp.Lateral):
+        return _flattened(left, join, scope)
     side, kind, on = join.side, join.kind, join.args.get("on")
     if side not in ("", "LEFT") or kind not in ("", "INNER", "OUTER") or on is None or join.args.get("using"):
         raise SnowflakeError(f"not known: {join.sql('snowflake')[:200]}")
@@ -323,6 +327,25 @@ def _join(left: Callable[[Row], list[Row]], join: exp.Join, scope: Scope) -> Cal
         return made
 
     return run
+
+
+def _flattened(left: Callable[[Row], list[Row]], join: exp.Join, scope: Scope) -> Callable[[Row], list[Row]]:
+    """LATERAL FLATTEN of an array of a relation before it: a row for each element, which is the column VALUE.
+
+    https://docs.snowflake.com/en/sql-reference/functions/flatten; other columns and arguments are not known.
+    """
+    call, alias = join.this.this, join.this.args.get("alias")
+    given = call.expressions if call.name.upper() == "FLATTEN" else []
+    named = [one for one in given if isinstance(one, exp.Kwarg) and one.name.upper() == "INPUT"]
+    if join.kind != "CROSS" or len(given) != 1 or len(named) != 1 or alias is None:
+        raise SnowflakeError(f"not known: {join.sql('snowflake')[:200]}")
+    array, name = node(named[0].expression, scope), name_of(alias.this)
+    if array.type.name != "ARRAY":
+        raise SnowflakeError(f"FLATTEN: {array.type.name} is not known here")
+    if name in scope.sources:
+        raise SnowflakeError(f"duplicate alias {name}")
+    scope.sources[name] = {"VALUE": VARIANT}
+    return lambda row: [{**each, f"{name}.VALUE": item} for each in left(row) for item in array.value(each) or ()]
 
 
 def _grouping(query: exp.Select, scope: Scope) -> tuple[Scope, Callable[[list[Row], Row], list[Row]]]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from sqlenrich.core.engine import Engine, VendorFact
-from sqlenrich.core.sql import func, literal, replace_table
+from sqlenrich.core.sql import exploded_by, func, literal, replace_table
 
 from .call import COLLECTION, CONTROL, EMPTY, NO_SCHEMA, READING, call, must_exist, response_format
 from .dialect import CALL
@@ -22,6 +22,7 @@ ENGINE = Engine(
         func("reinterpretAsUInt64", func("reverse", func("unhex", func("leftPad", digits, literal(16), literal("0")))))
     ),
     sql_type=sql_type,
+    exploded=exploded_by("arrayJoin"),
     typed_column=typed_column,
     create_table_as=replace_table,
     now=lambda: func("now64", literal(6), literal("UTC")),
