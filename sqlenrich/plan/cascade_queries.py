@@ -16,7 +16,7 @@ from sqlenrich.core.types import BIGINT, DOUBLE, STRING, Type
 from sqlenrich.plan.pending_step import chosen_reasons
 from sqlenrich.plan.references import References
 from sqlenrich.plan.row_check_sql import value_of_results
-from sqlenrich.plan.scores_query import at_least, decidable
+from sqlenrich.plan.scores_query import decidable, is_below
 from sqlenrich.spec.cascade import Cascade
 from sqlenrich.spec.enrichment import Enrichment
 
@@ -88,7 +88,7 @@ class CascadeQueries:
         accepted = _is_null(error.copy())
         if self.classifier:
             own = exp.EQ(this=self.names.col("_model"), expression=literal(self.classifier))
-            below = [] if threshold is None else [exp.Not(this=at_least(self.names, threshold))]
+            below = [] if threshold is None else [is_below(self.names, threshold)]
             return any_of(refused, all_of(accepted, own, *below))
         if threshold is None:
             return any_of(refused, accepted)

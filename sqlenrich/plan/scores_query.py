@@ -177,7 +177,7 @@ def _greatest(values: Sequence[Sql]) -> Sql:
 
 def decided_answers(names: References, enrichment: Enrichment, model: str, run_id: str) -> exp.Select:
     """Return the SELECT of an answer for each pending request with a score, with the columns of ``responses``."""
-    col = names.col
+    col, bigint = names.col, names.engine.sql_type(BIGINT)
     known: dict[str, Sql] = {
         "request_hash": col("request_hash", "p"),
         "attempt": col("attempt", "p"),
@@ -187,7 +187,7 @@ def decided_answers(names: References, enrichment: Enrichment, model: str, run_i
         "model": literal(model),
         "version": names.text(enrichment.version),
         "fingerprint": literal(enrichment.fingerprint),
-        **dict.fromkeys(("tokens_in", "tokens_cached", "tokens_out"), literal(0)),
+        **dict.fromkeys(("tokens_in", "tokens_cached", "tokens_out"), exp.Cast(this=literal(0), to=bigint)),
         "run_id": literal(run_id),
         "asked_at": names.engine.now(),
     }
@@ -197,10 +197,10 @@ def decided_answers(names: References, enrichment: Enrichment, model: str, run_i
     return exp.select(*values).from_(names.table("pending", "p")).join(names.table("scores", "s"), on=same)
 
 
-def at_least(names: References, threshold: float) -> Sql:
-    """Return the condition on a row's ``request_hash`` that its score reaches a threshold."""
+def is_below(names: References, threshold: float) -> Sql:
+    """Return the condition on a row's ``request_hash`` that its score does not reach a threshold."""
     found = exp.select(names.col("request_hash")).from_(names.table("scores"))
-    found = found.where(exp.GTE(this=names.col("score"), expression=double(threshold)))
+    found = found.where(exp.LT(this=names.col("score"), expression=double(threshold)))
     return exp.In(this=names.col("request_hash"), query=found.subquery(copy=False))
 
 

@@ -27,6 +27,7 @@ from sqlenrich.plan.plan import Plan
 from sqlenrich.spark.desk import DeskPolicy
 from sqlenrich.spark.journal import Journal, Row
 from sqlenrich.spark.session import settings
+from sqlenrich.spec.weights import Weights
 from sqlenrich.store.base import RunStart, Snapshot
 from sqlenrich.store.spark.backend import SparkBackend, SparkPlace, SparkPolicy
 from sqlenrich.store.spark.pending import RANGE, PendingPart
@@ -123,6 +124,21 @@ def test_a_run_ends_at_a_cap_goes_on_and_is_retried_in_a_schema(
     spark.sql("CREATE TABLE enriched.other AS SELECT 1 AS x")
     with pytest.raises(se.ConfigError, match=r"the table `enriched`.`other` is not sqlenrich's"):
         se.run(enrichment, spark=spark, input=query, output="enriched", tables="other", mock=True)
+
+
+def test_a_classifier_decides_in_spark_and_executors_ask_the_rest(spark: SparkSession, tmp_path: Path) -> None:
+    texts = [f"text {n % 50}" for n in range(60)]
+    table = pa.table({"id": pa.array(range(60), pa.int64()), "body": pa.array(texts)})
+    leads = [(f" {number} ", *((90, 0) if number % 2 else (0, 90))) for number in range(40)]
+    Weights("label", ("a", "b"), (0, 0), (0, 0), leads).write(tmp_path / "label.weights.parquet")
+    cascade = "cascade: {distilled: label.weights.parquet, threshold: 50}\nmodel: strong\n"
+    file = write_prompt(tmp_path, f"key: [id]\n{cascade}", output="output: {label(enum): [a, b]}\n")
+    with ScriptedEndpoint(content='{"label":"a"}') as endpoint:
+        given: Any = {"spark": spark, "input": table, "output": f"{tmp_path}/out", "endpoint": endpoint.url}
+        report = se.run(se.load(file), **given)
+    assert (report.enriched, report.calls, report.pending) == (60, 10, 0)
+    found = spark.read.parquet(f"{tmp_path}/out/intent").groupBy("_model").count().collect()
+    assert {row["_model"]: row["count"] for row in found} == {"distilled:label": 50, "strong": 10}
 
 
 def test_executors_end_where_all_first_answers_are_refused(spark: SparkSession, messages: Path, tmp_path: Path) -> None:

@@ -15,6 +15,7 @@ import pytest
 import sqlenrich as se
 from sqlenrich.ask.observer import Stopper
 from sqlenrich.runner.place import open_connection
+from sqlenrich.spec.weights import Weights
 from sqlenrich.store.connections.base import JobState, TransientError, WarehouseConnection
 from sqlenrich.store.connections.snowflake.connection import SnowflakeConnection
 from sqlenrich.store.jobs import JobPolicy
@@ -75,9 +76,10 @@ def test_results_equal_those_of_duckdb(place: Standin, tmp_path: Path) -> None:
     assert len(place.prompts()) == REQUESTS + mended.calls
 
 
+@pytest.mark.parametrize("warehouse", ["snowflake"], indirect=True)
 def test_a_cascade_asks_both_models_in_sql(place: Standin) -> None:
     file = place.folder / "tickets.prompt"
-    other = "gemini-3.6-flash" if place.engine == "bigquery" else "another-model"
+    other = "another-model"
     header = f"cascade: {{ask: {other}, score: urgency, equal: [intent], target: 0.9, sample: 29}}\n"
     file.write_text(file.read_text().replace("output:\n", f"{header}output:\n", 1))
     report = enrich(place)
@@ -88,6 +90,25 @@ def test_a_cascade_asks_both_models_in_sql(place: Standin) -> None:
     assert report.cascade["sample"] == 29
     again = enrich(place)
     assert (again.calls, again.cascade and again.cascade["threshold"]) == (0, report.cascade["threshold"])
+
+
+@pytest.mark.parametrize("warehouse", ["snowflake", "bigquery"], indirect=True)
+def test_a_classifier_decides_in_the_warehouse_and_the_model_answers_the_rest(place: Standin) -> None:
+    leads = [(f" {number} ", *((90, 0) if number % 2 else (0, 90))) for number in range(20)]
+    Weights("intent", ("a", "b"), (0, 0), (0, 0), leads).write(place.folder / "intent.weights.parquet")
+    file = place.folder / "tickets.prompt"
+    header = "cascade: {distilled: intent.weights.parquet, threshold: 50}\n"
+    text = file.read_text().replace("required: [intent, urgency]", "required: [intent]")
+    file.write_text(text.replace("output:\n", f"{header}output:\n", 1))
+    report = enrich(place)
+    found = place.rows("tickets_responses", "request_hash", "response", where="model = 'distilled:intent'")
+    certain = {(row["channel"], row["body"]) for row in ROWS if row["body"] and int(str(row["body"])[5:]) < 20}
+    assert report.cascade is not None
+    assert (report.enriched, report.pending, report.calls) == (len(ROWS), 0, REQUESTS - len(certain))
+    assert len(found) == REQUESTS
+    assert {answer for _, answer in found} == {'{"intent":"a"}', '{"intent":"b"}'}
+    again = enrich(place)
+    assert (again.calls, again.enriched) == (0, len(ROWS))
 
 
 def wait_for(true: Any, seconds: float = 60.0) -> None:
