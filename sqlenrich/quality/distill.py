@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import warnings
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from importlib.util import find_spec
@@ -108,8 +109,8 @@ def distill(
         raise ConfigError(f"{name} has {len(values):,} values: a classifier has at most {MOST_VALUES}")
     prompts = sorted(labelled, key=mark_of)
     cut = _shared_ends(prompts)
-    right, decided = _measured(_fit(name, labelled, prompts[held:], cut), labelled, prompts[:held], agreement)
-    _fit(name, labelled, prompts, cut).write(path)
+    right, decided = _measured(fit_weights(name, labelled, prompts[held:], cut), labelled, prompts[:held], agreement)
+    fit_weights(name, labelled, prompts, cut).write(path)
     return Distilled(enrichment.name, name, str(path), len(values), len(prompts), held, right, agreement, decided)
 
 
@@ -172,9 +173,12 @@ def _shared_start(texts: Sequence[str]) -> int:
     return max(least.rfind(blank, 0, same) for blank in " \n") + 1
 
 
-def _fit(field: str, labelled: Mapping[str, str | bool], prompts: Sequence[str], cut: tuple[int, int]) -> Weights:
+def fit_weights(
+    field: str, labelled: Mapping[str, str | bool], prompts: Sequence[str], cut: tuple[int, int]
+) -> Weights:
     """Return the weights of a logistic regression over the counts of words, pairs and pieces, in whole numbers."""
     import numpy as np
+    from sklearn.exceptions import ConvergenceWarning
     from sklearn.feature_extraction.text import CountVectorizer
     from sklearn.linear_model import LogisticRegression
 
@@ -183,7 +187,9 @@ def _fit(field: str, labelled: Mapping[str, str | bool], prompts: Sequence[str],
     labels = np.array([str(labelled[prompt]) for prompt in prompts])
     by_text = {str(labelled[prompt]): labelled[prompt] for prompt in prompts}
     counter = CountVectorizer(analyzer=lambda text: grams_of(text).elements(), min_df=LEAST_TEXTS)
-    model = LogisticRegression(max_iter=300).fit(counter.fit_transform(texts), labels)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", ConvergenceWarning)
+        model = LogisticRegression(max_iter=300).fit(counter.fit_transform(texts), labels)
     matrix, bias = model.coef_, model.intercept_
     if len(model.classes_) == 2:  # it has the second class's side alone
         matrix, bias = np.vstack([-matrix, matrix]) / 2, np.concatenate([-bias, bias]) / 2

@@ -11,6 +11,9 @@ from dataclasses import dataclass
 
 from sqlenrich.spec.cascade import least_sample
 
+FIRST_ALLOWED = 3
+"""The disagreements with which the first threshold of a classifier may still be certified."""
+
 
 @dataclass(frozen=True)
 class Certificate:
@@ -55,6 +58,16 @@ def most_disagreements(n: int, target: float, delta: float) -> int:
     return low
 
 
+def _first_rows(rows: int, target: float, delta: float) -> int:
+    """Return the fewest rows that certify a target in spite of ``FIRST_ALLOWED`` disagreements, or of those that all
+    ``rows`` may have.
+    """
+    allowed, found = min(FIRST_ALLOWED, most_disagreements(rows, target, delta)), least_sample(target, delta)
+    while binomial_cdf(allowed, found, 1 - target) > delta:
+        found += 1
+    return found
+
+
 def certified_threshold(
     scores: Iterable[float],
     sample: Sequence[tuple[float | None, bool]],
@@ -72,10 +85,11 @@ def certified_threshold(
     of at most ``delta``, and those below it are tested only then.
 
     With ``of_decided`` the target is a share of the rows at or above the threshold. The first threshold tested is the
-    highest one with enough rows of the sample to certify it.
+    highest one with as many rows of the sample as certify it in spite of a few disagreements: a few rows alone would
+    fail by one of them, and end the search.
     """
-    most, found, tried = most_disagreements(len(sample), target, delta), None, 0
-    least = least_sample(target, delta) if of_decided else 0
+    found, tried = None, 0
+    least = _first_rows(len(sample), target, delta) if of_decided else 0
     rated = sorted(((score, same) for score, same in sample if score is not None), reverse=True)
     place = disagreed = 0
     certified = (0, 0)
@@ -86,7 +100,7 @@ def certified_threshold(
         if place < least:
             continue
         tried += 1
-        if disagreed > (most_disagreements(place, target, delta) if of_decided else most):
+        if binomial_cdf(disagreed, place if of_decided else len(sample), 1 - target) > delta:
             break
         found, certified = threshold, (place, disagreed)
     return Certificate(found, len(sample), *certified, tried, sum(same for _, same in sample), of_decided)
