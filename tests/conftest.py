@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import signal
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 
@@ -24,6 +25,10 @@ gc.disable()  # while modules are imported and tests collected: nothing of it is
 
 GARBAGE_AFTER = 50_000
 """New objects after which the youngest generation is collected; a tree of SQL has thousands."""
+
+
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:  # as in a job in the background, whose programs inherit it
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 def pytest_collection_finish() -> None:

@@ -19,7 +19,9 @@ from sqlenrich.engines import get_engine
 from sqlenrich.plan.compile import RetryCall, compile_accepted, compile_cascade, compile_retry, compile_script
 from sqlenrich.plan.model import resolve_model
 from sqlenrich.plan.plan import STEPS, Plan, Step
+from sqlenrich.plan.references import References
 from sqlenrich.plan.request import ResolvedModel
+from sqlenrich.plan.scores_query import scores_query
 from sqlenrich.renderer.functions import function_statements, needed_functions, with_repeated_functions
 from sqlenrich.renderer.script_loop import can_loop, loop_statements
 from sqlenrich.renderer.statements import (
@@ -34,6 +36,7 @@ from sqlenrich.renderer.tables import clean_up, guards
 from sqlenrich.spec.enrichment import Enrichment
 from sqlenrich.spec.loader import enrichment_of
 from sqlenrich.spec.settings import Config, find_config
+from sqlenrich.spec.weights import weights_of
 
 
 def render(
@@ -58,12 +61,12 @@ def render(
 ) -> str:
     """Return the SQL script of an enrichment for an engine, statements separated by ``;``.
 
-    ``step`` limits it to one step's SELECT. Aliases are resolved by ``config`` (by default the ``sqlenrich.toml``
-    found upward from the prompt file). With ``retry`` the script asks refused rows of the last run again: those with
-    one of ``reasons`` (by default all that a retry can help) and fewer than ``max_attempts`` attempts (by default the
-    file's), and with ``where`` accepted rows that meet that condition, each once of a model. It asks
-    ``model`` (by default ``retry.escalate`` of the file, else its model). With ``reread`` the script
-    reads and judges the stored answers again and asks nothing.
+    ``step`` limits it to one step's SELECT; ``scores`` is that of a cascade's classifier. Aliases are resolved by
+    ``config`` (by default the ``sqlenrich.toml`` found upward from the prompt file). With ``retry`` the script asks
+    refused rows of the last run again: those with one of ``reasons`` (by default all that a retry can help) and fewer
+    than ``max_attempts`` attempts (by default the file's), and with ``where`` accepted rows that meet that condition,
+    each once of a model. It asks ``model`` (by default ``retry.escalate`` of the file, else its model). With ``reread``
+    the script reads and judges the stored answers again and asks nothing.
 
     The script asks in the engine's own scripting: first 3 requests, and it stops if all of them fail, then the others.
     ``chunks`` asks these in so many parts, ``max_requests`` limits them; either takes a lock against a second run at
@@ -122,6 +125,8 @@ def render(
         options=options,
         functions=functions,
     )
+    if step == "scores" and (weights := weights_of(enrichment)) is not None:
+        return plan.relations.sql(scores_query(References(get_engine(engine)), weights)) + "\n"
     if step is not None:
         return step_sql(plan, step) + "\n"
     if reread:
@@ -164,7 +169,7 @@ def check_cascade(enrichment: Enrichment, engine: str) -> None:
         raise UnsupportedError(
             engine,
             "a script does not load the weights of a cascade",
-            "use sqlenrich run; sqlenrich distill --select prints the SELECT of the classifier",
+            "use sqlenrich run; --step scores prints the SELECT of the classifier",
         )
     if enrichment.cascade is not None and enrichment.cascade.threshold is None:
         raise UnsupportedError(

@@ -7,7 +7,6 @@ import time
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
-from pathlib import Path
 from typing import Any
 
 from sqlenrich.ask.classifier import make_scores
@@ -26,7 +25,7 @@ from sqlenrich.spec.cascade import Cascade
 from sqlenrich.spec.enrichment import Enrichment
 from sqlenrich.spec.run_settings import Caps
 from sqlenrich.spec.settings import Config
-from sqlenrich.spec.weights import Weights, read_weights
+from sqlenrich.spec.weights import Weights, weights_of
 from sqlenrich.store.backend import Backend
 from sqlenrich.store.base import Counts, RunStart, Snapshot
 
@@ -57,11 +56,9 @@ def classifier_of(enrichment: Enrichment) -> Weights | None:
 
     Raises ConfigError where its file can't be read, or decides what the output does not take.
     """
-    cascade = enrichment.cascade
-    if cascade is None or cascade.distilled is None:
+    weights, cascade = weights_of(enrichment), enrichment.cascade
+    if weights is None or cascade is None:
         return None
-    folder = Path() if enrichment.path is None else enrichment.path.parent
-    weights = read_weights(folder / cascade.distilled)
     for answer in weights.answers:
         if (failure := evaluate_checks(enrichment.checks, answer)) is not None:
             raise ConfigError(

@@ -14,6 +14,7 @@ from pathlib import Path
 from sqlenrich.core.errors import ConfigError
 from sqlenrich.core.json import compact_json
 from sqlenrich.core.types import BIGINT, STRING, Type
+from sqlenrich.spec.enrichment import Enrichment
 
 FORMAT = 1
 """The version of the file."""
@@ -95,6 +96,15 @@ class Weights:
         arrays = [pa.array(column, kind) for column, kind in zip(listed, types, strict=True)]
         table = pa.table(dict(zip(self.columns, arrays, strict=True)))
         pq.write_table(table.replace_schema_metadata({METADATA: json.dumps(told)}), path, compression="zstd")
+
+
+def weights_of(enrichment: Enrichment) -> Weights | None:
+    """Return the weights that the cascade of an enrichment names; None without. Raises as read_weights does."""
+    cascade = enrichment.cascade
+    if cascade is None or cascade.distilled is None:
+        return None
+    folder = Path() if enrichment.path is None else enrichment.path.parent
+    return read_weights(folder / cascade.distilled)
 
 
 def read_weights(path: Path) -> Weights:

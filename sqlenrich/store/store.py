@@ -39,7 +39,6 @@ HASHED: Mapping[str, str] = {
     "enriched": "_request_hash",
     "quarantine": "_request_hash",
     "reviews": "request_hash",
-    "scores": "request_hash",
 }
 """The column of the request in each table that has one."""
 ROW_ROLES = ("prompts", "checked", "enriched", "quarantine")

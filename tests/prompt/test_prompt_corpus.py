@@ -19,7 +19,7 @@ GOALS = {"T1": (163, 163), "T2": (608, 608), "T3": (373, 371), "T4": (127, 107)}
 """The templates of each tier, and how many of them are compiled at least."""
 EVERY = int(os.environ.get("SQLENRICH_CORPUS_EVERY", "0"))
 """Every Nth template is run on the engines other than DuckDB; 1 runs all, 0 what takes each engine half a minute."""
-USUAL = {"spark": 20, "bigquery": 5, "snowflake": 2}
+USUAL = {"spark": 20, "bigquery": 10, "snowflake": 4}
 MARKS = {"spark": [pytest.mark.spark], "bigquery": [pytest.mark.zetasql], "snowflake": []}
 
 

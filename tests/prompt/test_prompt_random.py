@@ -29,7 +29,7 @@ from tests.support.random_templates import COLUMNS, VARS, Node, drawn, nodes, ro
 
 EXAMPLES = int(os.environ.get("SQLENRICH_EXAMPLES", "0"))
 SEED = int(os.environ.get("SQLENRICH_SEED", "0")) or (random.randrange(1, 10**6) if EXAMPLES else 1)
-SHARE = {"duckdb": 300, "bigquery": 100, "spark": 75, "snowflake": 100}
+SHARE = {"duckdb": 200, "bigquery": 60, "spark": 50, "snowflake": 60}
 """How many prompts are tried by default."""
 BATCH = 25
 """So many prompts are columns of one query."""
@@ -278,7 +278,7 @@ def sizes(trees: Sequence[Node]) -> Iterator[tuple[float, int, str]]:
 
 
 def test_compiling_stays_bounded() -> None:
-    trees = drawn(nodes(depth=3, inner=3), EXAMPLES // 20 or 60, SEED)
+    trees = drawn(nodes(depth=3, inner=3), EXAMPLES // 20 or 30, SEED)
     for seconds, length, text in sizes(trees):
         assert seconds < 2 * len(ALL_ENGINES), text
         assert length < 1_000_000, text

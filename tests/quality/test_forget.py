@@ -27,7 +27,7 @@ OUTPUT = """output:
   note: string
   tags(array): string
 """
-MOMENTS = 20
+MOMENTS = 10
 
 
 def secret(row: int) -> str:

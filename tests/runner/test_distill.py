@@ -91,8 +91,15 @@ def test_certain_rows_are_decided_without_a_call(tmp_path: Path, endpoint: Scrip
     assert 0 < wrong <= 450
     again = run(tmp_path, endpoint, range(6000), CASCADE)
     assert (again.status, again.report["calls"], again.report["enriched"]) == (0, 0, 6000)
-    # New rows are decided by the same weights; a further row of an old text costs nothing.
     assert call("audit", tmp_path / "intent.prompt", "--output", tmp_path / "out.duckdb").status == 0
+    write_prompt(tmp_path, f"source: messages\n{HEADER}{CASCADE}", output=OUTPUT)
+    rendered = call("render", tmp_path / "intent.prompt", "--engine", "duckdb", "--step", "scores")
+    assert rendered.status == 0, rendered.err
+    printed = rendered.out
+    scores = rows(tmp_path / "out.duckdb", printed)
+    assert sorted(scores) == sorted(rows(tmp_path / "out.duckdb", "FROM intent_scores"))
+    refused = call("render", tmp_path / "intent.prompt", "--engine", "snowflake")
+    assert "a script does not load the weights of a cascade" in refused.error
 
 
 def test_labels_of_chance_certify_nothing(tmp_path: Path, endpoint: ScriptedEndpoint) -> None:

@@ -313,7 +313,7 @@ def test_steps_on_spark_equal_those_on_duckdb(files: Mapping[str, Path], tmp_pat
     ]
 
 
-@pytest.mark.parametrize("warehouse", ["snowflake", "databricks", "bigquery"], indirect=True)
+@pytest.mark.parametrize("warehouse", ["snowflake"], indirect=True)
 def test_steps_in_a_warehouse_read_the_results_of_its_schema(place: Standin, tmp_path: Path) -> None:
     second = place.folder / "urgent.prompt"
     second.write_text(

@@ -189,6 +189,7 @@ class LosesReplies:
         return id
 
 
+@pytest.mark.parametrize("warehouse", ["snowflake", "bigquery"], indirect=True)
 def test_rows_replaced_by_key_are_right_although_statements_run_twice(place: Standin) -> None:
     """An incremental run that ends early leaves the results; one that ends has each row once."""
     assert enrich(place, where="channel = 'web'").rows_in == len(ROWS) // 3
@@ -207,6 +208,8 @@ def test_rows_replaced_by_key_are_right_although_statements_run_twice(place: Sta
 
 @pytest.mark.parametrize("warehouse", ["snowflake"], indirect=True)
 def test_passing_failures_are_waited_for(place: Standin) -> None:
+    file = place.folder / "tickets.prompt"
+    file.write_text(file.read_text().replace("max_attempts: 2", "max_attempts: 9"))
     place.set(fail={"throttle": 0.07, "reset": 0.07, "job" if place.engine == "bigquery" else "statement": 0.1})
     report = quick_run(place, chunk_rows=20)
     place.set(fail={})

@@ -31,7 +31,7 @@ from tests.support.random_schemas import EXACT, PATTERNS, Maker, shrunk
 
 EXAMPLES = int(os.environ.get("SQLENRICH_EXAMPLES", "0"))
 SEED = int(os.environ.get("SQLENRICH_SEED", "0")) or (random.randrange(1, 10**6) if EXAMPLES else 1)
-SHARE = {"python": 100, "duckdb": 30, "spark": 12, "bigquery": 12, "snowflake": 12, "clickhouse": 12}
+SHARE = {"python": 100, "duckdb": 15, "spark": 6, "bigquery": 6, "snowflake": 6, "clickhouse": 6}
 """How many schemas are tried by default."""
 MARKS = {"spark": [pytest.mark.spark], "bigquery": [pytest.mark.zetasql]}
 ANSWERS = 60

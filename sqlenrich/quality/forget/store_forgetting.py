@@ -164,6 +164,9 @@ class StoreForgetting:
         self._write_lines(lines, sorted(canonical_json([list(map(shown_value, row.key)), row.request]) for row in rows))
         if evaluated := self._evaluated_keys(rows):
             store.database.delete(store.table("evaluations"), one_of(exp.column("row_key"), *evaluated))
+        for role in ("scores", "weights"):  # each run makes them afresh
+            if store.has(role):
+                store.database.delete(store.table(role), exp.true())
         # The table that tells which rows there are goes last.
         for role in (*(role for role in ROW_ROLES if role != "checked"), "checked"):
             if store.has(role):
