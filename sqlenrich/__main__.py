@@ -10,7 +10,7 @@ from contextlib import suppress
 from typing import NoReturn
 
 STOPPED = 4
-"""The exit status of a stopped command: ``EXIT_STOPPED`` of ``sqlenrich.runner.report``, not loaded yet here."""
+"""The exit status of a stopped command: ``EXIT_STOPPED`` of ``sqlenrich.core.exit_status``, not loaded yet here."""
 COLLECT_AFTER = 50_000
 """Objects between two searches for cycles. Loading modules and asking make many objects and hardly a cycle."""
 

@@ -46,6 +46,17 @@ def test_an_import_loads_no_driver(imports: str, modules: tuple[str, ...]) -> No
     assert loaded(imports, modules) == ""
 
 
+@pytest.mark.parametrize("arguments", [["--help"], ["run", "--help"], ["completion", "bash"], ["nope"]])
+def test_what_reads_no_file_loads_no_compiler(arguments: list[str]) -> None:
+    code = (
+        f"import sys, os; sys.argv = ['sqlenrich', *{arguments}]; from sqlenrich.__main__ import main; names = "
+        f"{('sqlglot', 'jinja2', 'ruamel', 'duckdb', 'pyarrow', 'httptools')}; "
+        "os._exit = lambda status: print(*[name for name in names if name in sys.modules], file=sys.stderr); main()"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stderr.splitlines()[-1] == ""
+
+
 def test_every_public_name_is_there() -> None:
     assert all(hasattr(sqlenrich, name) for name in sqlenrich.__all__)
     assert sqlenrich.__all__ == sorted(sqlenrich.__all__)

@@ -12,7 +12,7 @@ import click
 from sqlenrich.cli.commands import file, gateway, quality, run, warehouse  # noqa: F401  each registers its commands
 from sqlenrich.cli.root import cli, status_of
 from sqlenrich.core.errors import SqlenrichError
-from sqlenrich.runner.report import EXIT_ERROR, EXIT_STOPPED, EXIT_USAGE
+from sqlenrich.core.exit_status import EXIT_ERROR, EXIT_STOPPED, EXIT_USAGE
 
 
 def main() -> NoReturn:

@@ -5,8 +5,8 @@ from __future__ import annotations
 import click
 
 from sqlenrich.core.errors import RunError, SqlenrichError
+from sqlenrich.core.exit_status import EXIT_ERROR, EXIT_USAGE
 from sqlenrich.core.version import __version__
-from sqlenrich.runner.report import EXIT_ERROR, EXIT_USAGE
 
 EXIT_STALE = 3
 """The exit status of a check that found a difference."""

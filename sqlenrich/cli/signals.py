@@ -15,7 +15,7 @@ from contextlib import suppress
 from typing import NoReturn, Protocol
 
 from sqlenrich.cli.terminal import write_last_line, write_line
-from sqlenrich.runner.report import EXIT_STOPPED
+from sqlenrich.core.exit_status import EXIT_STOPPED
 from sqlenrich.store.scratch import remove_all
 
 SIGNALS = (signal.SIGINT, signal.SIGTERM)

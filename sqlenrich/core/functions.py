@@ -5,16 +5,13 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import Any, Literal, TypeAlias
+from typing import Any
 
 from sqlglot import exp
 
 from sqlenrich.core.sql import Sql, func
 from sqlenrich.core.types import Type
 
-Functions: TypeAlias = Literal["inline", "temporary", "installed"]
-"""Whether the expression stands at each call, in a function of the session, or in one that was made once."""
-FUNCTIONS: tuple[Functions, ...] = ("inline", "temporary", "installed")
 PREFIX = "sqlenrich_"
 """How the names of all functions begin."""
 

@@ -13,7 +13,7 @@ from sqlglot import exp
 
 from sqlenrich.core.engine import CARRIED, CallResult, Engine, ModelCall, Reading
 from sqlenrich.core.errors import SpecError
-from sqlenrich.core.functions import Functions
+from sqlenrich.core.function_modes import Functions
 from sqlenrich.core.json import canonical_json
 from sqlenrich.core.printer import print_sql
 from sqlenrich.core.sql import Sql, all_of, literal

@@ -12,7 +12,8 @@ from sqlglot import exp
 
 from sqlenrich.core.engine import Engine
 from sqlenrich.core.errors import ConfigError, SpecError, UnsupportedError
-from sqlenrich.core.functions import PREFIX, Functions, SharedFunction, called, digest
+from sqlenrich.core.function_modes import Functions
+from sqlenrich.core.functions import PREFIX, SharedFunction, called, digest
 from sqlenrich.core.names import relation
 from sqlenrich.core.printer import print_sql
 from sqlenrich.core.sql import Sql

@@ -12,7 +12,7 @@ from sqlglot import exp
 
 from sqlenrich.core.embedding import DEFAULT_ALIASES
 from sqlenrich.core.errors import ConfigError, UnsupportedError
-from sqlenrich.core.functions import Functions
+from sqlenrich.core.function_modes import Functions
 from sqlenrich.core.layout import COLUMNS
 from sqlenrich.core.version import __version__
 from sqlenrich.engines import get_engine

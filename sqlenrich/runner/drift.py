@@ -6,12 +6,12 @@ from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
+from sqlenrich.core.exit_status import EXIT_DONE, EXIT_OVER_LIMIT
 from sqlenrich.core.result import Result
 from sqlenrich.core.text_table import table
 from sqlenrich.plan.drift import WINDOW_ROWS, run_sigma
 from sqlenrich.spec.quality import DriftSettings
 
-EXIT_ALARM = 3
 """The exit status of an alarm."""
 
 
@@ -79,7 +79,7 @@ class Drift(Result):
     @property
     def exit_status(self) -> int:
         """The command's exit status: 0, or 3 for an alarm."""
-        return EXIT_ALARM if self.alarms else 0
+        return EXIT_OVER_LIMIT if self.alarms else EXIT_DONE
 
     def to_dict(self) -> dict[str, Any]:
         """Return the facts by name, as the JSON has them."""

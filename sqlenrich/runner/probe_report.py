@@ -10,9 +10,9 @@ from enum import StrEnum
 from typing import Any
 
 from sqlenrich.core.engine import VendorFact
+from sqlenrich.core.exit_status import EXIT_DONE, EXIT_OVER_LIMIT
 from sqlenrich.core.plurals import counted
 from sqlenrich.core.result import Result
-from sqlenrich.runner.report import EXIT_DONE, EXIT_OVER_LIMIT
 
 SHOWN = 200
 """The most characters that are told of a value or of a vendor's error."""

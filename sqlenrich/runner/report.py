@@ -10,6 +10,7 @@ from pathlib import PurePath
 from typing import TYPE_CHECKING, Any
 
 from sqlenrich.core.errors import ConfigError
+from sqlenrich.core.exit_status import EXIT_DONE, EXIT_OVER_LIMIT, EXIT_STOPPED
 from sqlenrich.core.plurals import counted
 from sqlenrich.core.result import Result
 from sqlenrich.runner.report_html import ROWS_SHOWN, report_html
@@ -22,7 +23,6 @@ if TYPE_CHECKING:
 
     from sqlenrich.runner.drift import Drift
 
-EXIT_DONE, EXIT_ERROR, EXIT_USAGE, EXIT_OVER_LIMIT, EXIT_STOPPED = 0, 1, 2, 3, 4
 NOT_COUNTED = ("NO_INPUT", "NOT_ASKED")
 """Error codes that the model does not cause. They don't count towards ``max_quarantine``."""
 

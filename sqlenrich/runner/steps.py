@@ -16,6 +16,7 @@ from sqlglot.optimizer.qualify import qualify
 
 from sqlenrich.ask.observer import NullObserver, Observer
 from sqlenrich.core.errors import ConfigError, did_you_mean
+from sqlenrich.core.exit_status import EXIT_DONE, EXIT_OVER_LIMIT, EXIT_STOPPED
 from sqlenrich.core.plurals import counted
 from sqlenrich.core.result import Result
 from sqlenrich.engines import get_engine
@@ -24,7 +25,7 @@ from sqlenrich.plan.results_step import OWN_COLUMNS
 from sqlenrich.runner.estimate import Estimate, estimate
 from sqlenrich.runner.options import CAP_OPTIONS, SOURCE_OPTIONS, InputOptions, caps_of
 from sqlenrich.runner.place import Output
-from sqlenrich.runner.report import EXIT_DONE, EXIT_OVER_LIMIT, EXIT_STOPPED, Report
+from sqlenrich.runner.report import Report
 from sqlenrich.spec.enrichment import Enrichment
 from sqlenrich.spec.loader import enrichment_of
 from sqlenrich.spec.run_settings import Caps

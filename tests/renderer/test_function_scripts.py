@@ -10,7 +10,7 @@ import duckdb
 import pytest
 
 import sqlenrich as se
-from sqlenrich.core.functions import FUNCTIONS, Functions
+from sqlenrich.core.function_modes import FUNCTIONS, Functions
 from sqlenrich.core.types import BIGINT, STRING, TIMESTAMP, Type
 from sqlenrich.engines import ENGINES, get_engine
 from sqlenrich.plan.compile import compile_plan

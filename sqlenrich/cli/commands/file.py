@@ -10,7 +10,7 @@ import sqlenrich as se
 from sqlenrich.cli.examples import EXAMPLES
 from sqlenrich.cli.options import encoding_option, model_option
 from sqlenrich.cli.root import cli
-from sqlenrich.runner.report import EXIT_USAGE
+from sqlenrich.core.exit_status import EXIT_USAGE
 
 
 @cli.command(epilog=EXAMPLES["new"])

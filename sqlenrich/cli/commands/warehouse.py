@@ -20,7 +20,7 @@ from sqlenrich.cli.options import (
     yes_option,
 )
 from sqlenrich.cli.root import EXIT_STALE, cli
-from sqlenrich.core.functions import FUNCTIONS
+from sqlenrich.core.function_modes import FUNCTIONS
 
 
 @cli.command(epilog=EXAMPLES["render"])

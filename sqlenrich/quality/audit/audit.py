@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Unpack
 
 from sqlenrich.core.errors import ConfigError
+from sqlenrich.core.exit_status import EXIT_DONE, EXIT_OVER_LIMIT
 from sqlenrich.core.plurals import counted
 from sqlenrich.core.result import Result
 from sqlenrich.quality.opened_store import open_store
@@ -21,8 +22,6 @@ if TYPE_CHECKING:  # a name needs no driver
     from sqlenrich.quality.audit.checks import NotRebuilt, Problem
     from sqlenrich.quality.audit.trail import Trail
     from sqlenrich.store.duckdb.tables import StoredOutput
-
-EXIT_FAILED = 3
 
 
 @dataclass(frozen=True, repr=False)
@@ -49,7 +48,7 @@ class Audit(Result):
     @property
     def exit_status(self) -> int:
         """The command's exit status: 0, or 3 where something does not hold."""
-        return 0 if self.holds else EXIT_FAILED
+        return EXIT_DONE if self.holds else EXIT_OVER_LIMIT
 
     def to_dict(self) -> dict[str, Any]:
         """Return the facts by name."""

@@ -8,11 +8,11 @@ from dataclasses import asdict, dataclass
 from decimal import Decimal
 from typing import Any
 
+from sqlenrich.core.exit_status import EXIT_DONE, EXIT_STOPPED
 from sqlenrich.core.result import Result
 from sqlenrich.core.text_table import cut, flat, from_difference, padded, shown, table, width_of
 from sqlenrich.quality.statistics import p_value_text, sign_test, wilson_interval
 
-EXIT_DONE, EXIT_STOPPED = 0, 4
 NOT_ASKED, NO_INPUT = "NOT_ASKED", "NO_INPUT"
 MAX_INPUT_COLUMNS = 6
 """The most input columns that are shown of a row."""

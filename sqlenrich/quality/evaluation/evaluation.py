@@ -6,23 +6,19 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
+from sqlenrich.core.exit_status import EXIT_DONE, EXIT_OVER_LIMIT, EXIT_STOPPED
 from sqlenrich.core.plurals import counted
 from sqlenrich.core.result import Result
 from sqlenrich.core.text_table import padded, table, width_of
 from sqlenrich.quality.comparison.comparison import (
-    EXIT_DONE,
-    EXIT_STOPPED,
     NOT_ASKED,
     Side,
     percent,
     percent_with_interval,
 )
 from sqlenrich.quality.statistics import p_value_text, rows_to_tell, sign_test, wilson_interval
-from sqlenrich.runner.report import EXIT_OVER_LIMIT
 from sqlenrich.spec.quality import Requirement
 
-EXIT_FAILED = EXIT_OVER_LIMIT
-"""The exit status where a requirement fails: of 3, as for too many refused rows."""
 MATRIX_VALUES = 20
 """The most values that a confusion matrix and the text show; the others are one."""
 REFUSED, OTHERS, NULL = "(refused)", "(others)", "(NULL)"
@@ -227,7 +223,7 @@ class Evaluation(Result):
         """The command's exit status: 0 done, 3 a requirement failed, 4 stopped before the end."""
         if self.stopped:
             return EXIT_STOPPED
-        return EXIT_FAILED if self.failed else EXIT_DONE
+        return EXIT_OVER_LIMIT if self.failed else EXIT_DONE
 
     def to_dict(self) -> dict[str, Any]:
         """Return the facts by name, as the JSON has them."""
