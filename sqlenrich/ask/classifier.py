@@ -14,7 +14,7 @@ from sqlenrich.plan.scores_query import decided_answers, scores_query
 from sqlenrich.spec.enrichment import Enrichment
 from sqlenrich.spec.weights import Weights
 from sqlenrich.store.backend import Backend
-from sqlenrich.store.queries import answers_of
+from sqlenrich.store.queries import answers_of, rows_of_gram
 
 
 @dataclass
@@ -75,8 +75,12 @@ class ClassifierAsker:
 
 
 def make_scores(backend: Backend, plan: Plan, weights: Weights) -> None:
-    """Make ``NAME_weights`` and ``NAME_scores`` afresh."""
-    table = plan.relations.table("weights")
-    backend.drop(table)
-    backend.as_database().append(plan.relations.text("weights"), weights.columns, weights.rows)
+    """Make ``NAME_scores`` afresh, and ``NAME_weights`` where the file is another one."""
+    database, table = backend.as_database(), plan.relations.text("weights")
+    digest: list[object] = [weights.digest, *[0] * len(weights.values)]
+    columns = database.columns(table)
+    is_there = columns is not None and set(weights.columns) == set(columns)
+    if not (is_there and backend.number(plan, rows_of_gram(weights.digest))):
+        backend.drop(plan.relations.table("weights"))
+        database.append(table, weights.columns, [*weights.rows, digest])
     backend.make(plan, "scores", scores_query(References(backend.engine), weights))

@@ -17,7 +17,7 @@ from sqlenrich.core.errors import ConfigError
 from sqlenrich.core.limits import PER_MINUTE
 from sqlenrich.core.result import Result
 from sqlenrich.plan.relations import RELATIONS
-from sqlenrich.runner.cascade import second_model
+from sqlenrich.runner.cascade import classifier_of, second_model
 from sqlenrich.runner.model_end import ModelEnd, model_end
 from sqlenrich.runner.options import (
     CapOptions,
@@ -78,7 +78,7 @@ class Estimate(Result):
     model_end: str | None = None
     """What the warehouse, or its vendor's pages, tell of the model's end."""
     cascade: Mapping[str, Any] | None = None
-    """Of the second model of a cascade: ``model``, the most ``calls``, and their ``cost`` where it is known."""
+    """Of the other model of a cascade: ``model``, the most ``calls``, and their ``cost`` where it is known."""
 
     def to_dict(self) -> dict[str, Any]:
         """Return the facts by name, as the JSON has them."""
@@ -126,7 +126,10 @@ class Estimate(Result):
             most, model = self.cascade["calls"], self.cascade["model"]
             cost = self.cascade["cost"]
             priced = "" if cost is None else f", at most {money(cost)} {self.currency}"
-            lines.append(("cascade", f"at most {most:,}", f"calls to {model}{priced}"))
+            if most is not None:
+                lines.append(("cascade", f"at most {most:,}", f"calls to {model}{priced}"))
+            else:
+                lines.append(("cascade", "no call", f"for what is certified of {model}: the calls are at most these"))
         if self.model_end is not None:
             lines.append(("model", "", self.model_end))
         if self.compiled:
@@ -210,6 +213,8 @@ def estimate(
         if price is not None and tokens_in is not None and most is not None and asked == distinct:
             cost = price.cost(tokens_in.total, 0, most)
         cascade = {"model": second.resolved.name, "calls": distinct, "cost": cost}
+    if (classifier := classifier_of(enrichment)) is not None:
+        cascade = {"model": classifier.model, "calls": None, "cost": None}
     settings = choice.endpoint
     fixed = settings is None or settings.concurrency is not None
     batch = bool(options.get("batch"))

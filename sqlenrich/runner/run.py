@@ -272,7 +272,12 @@ def _run(session: Session, plan: Plan, snapshot: Snapshot, *, incremental: bool,
         # A run without an answer leaves the tables of an earlier run as they were.
         failed = not confirmed or failure is not None
         unanswered = failed and not rounds.progress.stored and backend.exists(plan.step("enriched"))
-        results = _unasked(counts) if unanswered else backend.finish(plan, [every], partial=partial)
+        if session.classifier is not None:  # its answers are results once a sample has certified them
+            results = Results(0, 0, {}, 0, published=False)
+        elif unanswered:
+            results = _unasked(counts)
+        else:
+            results = backend.finish(plan, [every], partial=partial)
         drift = _watched_answers(session, plan) if results.published and rounds.progress.stored else None
         try:
             report = session.close(

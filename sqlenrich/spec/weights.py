@@ -64,6 +64,12 @@ class Weights:
         return tuple(compact_json({self.field: value}) for value in self.values)
 
     @cached_property
+    def digest(self) -> str:
+        """A row of the table by which the version of the weights is known; it is last, so that it tells of all."""
+        parts = (self.field, self.values, self.bias, self.cut, tuple(self.rows))
+        return f"{KNOWN_MARK}weights {hashlib.sha256(repr(parts).encode()).hexdigest()}"
+
+    @cached_property
     def _known(self) -> Mapping[object, Sequence[object]]:
         return {row[0]: row[1:] for row in self.rows}
 

@@ -195,6 +195,11 @@ def answers_of(run_id: str) -> exp.Select:
     return select("COUNT(*)").from_(symbol("responses")).where(equals("run_id", run_id))
 
 
+def rows_of_gram(gram: str) -> exp.Select:
+    """The number of rows of a classifier's weights with a gram."""
+    return select("COUNT(*)").from_(symbol("weights")).where(equals("gram", gram))
+
+
 def asked_hashes(run_id: str) -> exp.Select:
     """The hashes that a run asked."""
     return select("request_hash").from_(symbol("responses")).where(equals("run_id", run_id))

@@ -72,6 +72,10 @@ def test_certain_rows_are_decided_without_a_call(tmp_path: Path, endpoint: Scrip
     assert 0.8 < measures["right"] < 0.95
     assert 0.4 < measures["decided"] < 0.95
     asked = len(endpoint.asked)
+    write_prompt(tmp_path, HEADER + CASCADE, output=OUTPUT)
+    given = ("--input", tmp_path / "in.csv", "--output", tmp_path / "out.duckdb", "--endpoint", endpoint.url)
+    planned = call("plan", tmp_path / "intent.prompt", *given)
+    assert "no call  for what is certified of distilled:label: the calls are at most these" in planned.out
     found = run(tmp_path, endpoint, range(6000), CASCADE)
     report, calls = found.report, len(endpoint.asked) - asked
     assert found.status == 0, found.err

@@ -161,6 +161,14 @@ class DuckDBBackend(Backend):
             self.database.roomy(partial(self.database.execute, sql))
         return self.number(plan, queries.count_rows("pending"))
 
+    def make(self, plan: Plan, role: str, query: exp.Query) -> None:
+        """Make the table of a role afresh from a query, with more memory where that is needed."""
+        self.database.roomy(partial(super().make, plan, role, query))
+
+    def append_query(self, plan: Plan, step: Step) -> None:
+        """Append the rows of a step's query to its table, with more memory where that is needed."""
+        self.database.roomy(partial(super().append_query, plan, step))
+
     def judge(self, plan: Plan, *, asked_by: str | None = None) -> None:
         """Make ``checked``: all of it, or again for what the run ``asked_by`` asked; all or nothing."""
         self.database.roomy(lambda: self._judge(plan, asked_by))
