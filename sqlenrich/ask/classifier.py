@@ -51,7 +51,7 @@ class ClassifierAsker:
     def ask(self, most: int | None) -> None:  # noqa: ARG002
         """Store all answers."""
         make_scores(self.backend, self.plan, self.weights)
-        query = decided_answers(References(self.backend.engine), self.enrichment, self.weights.model, self.run_id)
+        query = decided_answers(References(self.backend.engine), self.enrichment, self.weights, self.run_id)
         step = Step("responses", "append", RESPONSES, query, self.plan.relations)
         self.backend.append_query(self.plan, step)
         self.progress.stored += self.backend.number(self.plan, answers_of(self.run_id))

@@ -35,7 +35,8 @@ class CascadeQueries:
     unused_name: Callable[[str], str]
     judged: Callable[[str], Sql]
     classifier: str = ""
-    """The name of the classifier that is the first model: the sample is of the rows that it has decided."""
+    """The name of the classifier that is the first model: the sample is of the rows that it has decided, or where it
+    decides one value alone of those that it has scored."""
 
     def scores(self, model: str) -> exp.Select:
         """Return the SELECT of the least score of each quantile of a model's accepted rows: ``tile, score``."""
@@ -97,8 +98,10 @@ class CascadeQueries:
         return any_of(refused, all_of(accepted, exp.paren(unsure, copy=False)))
 
     def _decided(self, table: str | None = None) -> Sql:
-        """Return the condition that the classifier has decided a row and still scores it."""
-        query = decidable(self.names, self.classifier).subquery(copy=False)
+        """Return the condition that the classifier scores a row, and has decided it unless it decides one value."""
+        one_value = self.cascade.otherwise is not None
+        scored = exp.select(self.names.col("request_hash"), copy=False).from_(self.names.table("scores"), copy=False)
+        query = (scored if one_value else decidable(self.names, self.classifier)).subquery(copy=False)
         return exp.In(this=self.names.col("request_hash", table), query=query)
 
     def _with_scores(self, select: exp.Select) -> exp.Select:

@@ -175,8 +175,11 @@ def _greatest(values: Sequence[Sql]) -> Sql:
     return exp.Anonymous(this="GREATEST", expressions=list(values))
 
 
-def decided_answers(names: References, enrichment: Enrichment, model: str, run_id: str) -> exp.Select:
-    """Return the SELECT of an answer for each pending request with a score, with the columns of ``responses``."""
+def decided_answers(names: References, enrichment: Enrichment, weights: Weights, run_id: str) -> exp.Select:
+    """Return the SELECT of an answer for each pending request with a score, with the columns of ``responses``.
+
+    Where the cascade has one value that is decided, it is that answer alone.
+    """
     col, bigint = names.col, names.engine.sql_type(BIGINT)
     known: dict[str, Sql] = {
         "request_hash": col("request_hash", "p"),
@@ -184,7 +187,7 @@ def decided_answers(names: References, enrichment: Enrichment, model: str, run_i
         "sent_hash": col("request_hash", "p"),
         "response": col("answer", "s"),
         "retryable": literal(False),
-        "model": literal(model),
+        "model": literal(weights.model),
         "version": names.text(enrichment.version),
         "fingerprint": literal(enrichment.fingerprint),
         **dict.fromkeys(("tokens_in", "tokens_cached", "tokens_out"), exp.Cast(this=literal(0), to=bigint)),
@@ -194,7 +197,12 @@ def decided_answers(names: References, enrichment: Enrichment, model: str, run_i
     values = [names.named(known[name].copy() if name in known else names.null(kind), name)
               for name, kind in RESPONSES.items()]  # fmt: skip
     same = exp.EQ(this=col("request_hash", "s"), expression=col("request_hash", "p"))
-    return exp.select(*values).from_(names.table("pending", "p")).join(names.table("scores", "s"), on=same)
+    found = exp.select(*values).from_(names.table("pending", "p")).join(names.table("scores", "s"), on=same)
+    cascade = enrichment.cascade
+    if cascade is None or cascade.otherwise is None:
+        return found
+    only = weights.answers[weights.values.index(cascade.otherwise[1])]
+    return found.where(exp.EQ(this=col("answer", "s"), expression=literal(only)))
 
 
 def is_below(names: References, threshold: float) -> Sql:

@@ -65,6 +65,9 @@ def classifier_of(enrichment: Enrichment) -> Weights | None:
                 f"{enrichment.place}: {cascade.distilled} decides {weights.field} alone, and its answer {answer} is "
                 f"refused: {' '.join(filter(None, failure))}"
             )
+    if cascade.otherwise is not None and cascade.otherwise not in {(weights.field, value) for value in weights.values}:
+        known = ", ".join(weights.answers)
+        raise ConfigError(f"{enrichment.place}: otherwise is no answer of {cascade.distilled}, which has: {known}")
     return weights
 
 
@@ -174,13 +177,18 @@ class Cascading:
             for query in (queries.answers(self.first_name), queries.answers(self.second.resolved.name))
         ]
         first, second = answers
+        scores = [float(score) for _, score in backend.rows(plan, queries.scores(self.first_name))]
+        if cascade.otherwise is not None:
+            constant = next((fields for accepted, _, fields in first.values() if accepted), None)
+            others = [draw for draw, (accepted, _, fields) in second.items() if accepted and fields != constant]
+            lost = [(float(first[draw][1]) if first[draw][0] else None, False) for draw in others if draw in first]
+            return certified_threshold(scores, lost, cascade.target, cascade.delta)
         sample: list[tuple[float | None, bool]] = []
         for draw, (accepted, score, fields) in first.items():
             other = second.get(draw)
             same = bool(other is not None and other[0] and fields == other[2])
             rated = accepted and score is not None and math.isfinite(score)
             sample.append((float(score) if rated else None, same))
-        scores = [float(score) for _, score in backend.rows(plan, queries.scores(self.first_name))]
         of_decided = self.first.classifier is not None
         return certified_threshold(scores, sample, cascade.target, cascade.delta, of_decided=of_decided)
 
@@ -194,6 +202,7 @@ class Cascading:
             "second": second,
             "run": session.run_id,
             "target": cascade.target,
+            "otherwise": None if cascade.otherwise is None else dict([cascade.otherwise]),
             "delta": cascade.delta if cascade.target is not None else None,
             "threshold": threshold,
             "sample": None if certificate is None else certificate.rows,
@@ -216,6 +225,14 @@ def certificate_text(certificate: Certificate, cascade: Cascade) -> str:
     sample = counted(certificate.rows, "sampled row")
     score, second = cascade.score or "lead", cascade.ask or "the model"
     of = counted(certificate.decided, "decided row of the sample") if certificate.of_decided else sample
+    if cascade.otherwise is not None:
+        others = f"{counted(certificate.rows, 'sampled row')} of another value"
+        if certificate.threshold is None:
+            return f"cascade: no lead certifies a recall of {cascade.target:g} by {others}: {second} decides all rows"
+        return (
+            f"cascade: lead >= {certificate.threshold:g} is certified: {certificate.disagreed:,} of {others} are lost, "
+            f"recall {cascade.target:g}, delta {cascade.delta:g}"
+        )
     if certificate.threshold is None:
         tried = counted(certificate.tried, "threshold")
         return (

@@ -249,7 +249,13 @@ class Report(Result):
         share = (
             f"{facts['requests']:,} of {counted(self.distinct_requests, 'distinct request')} asked of {facts['second']}"
         )
-        if facts["sample"] is None:
+        if facts["sample"] is not None and facts["otherwise"] is not None:
+            rows = f"{counted(facts['sample'], 'sampled row')} of another value"
+            told = f"; no lead is certified for a recall of {facts['target']:g} by {rows}"
+            if facts["threshold"] is not None:
+                recall = f"recall {facts['agreement']:.3f} of {rows}, at least {facts['target']:g} certified"
+                told = f"; {facts['first']} decides from {facts['threshold']:g}: {recall}"
+        elif facts["sample"] is None:
             told = "" if facts["threshold"] is None else f"; {facts['first']} decides from {facts['threshold']:g}"
         elif facts["threshold"] is None:
             told = (

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import PurePath
 from typing import Any
@@ -41,6 +41,9 @@ class Cascade:
     """The least score of a row that the first model decides; None: the sample finds it."""
     distilled: str | None = None
     """The file of a classifier's weights, relative to the prompt file. Its score is the lead of its answer."""
+    otherwise: tuple[str, str | bool] | None = None
+    """The field and the only value that the classifier decides. The target is then the recall: the share of the rows to
+    which the second model would give another value that it is asked about."""
 
 
 def least_sample(target: float, delta: float) -> int:
@@ -88,21 +91,46 @@ def read_cascade(given: Mapping[str, Any], fields: Mapping[str, Type]) -> tuple[
     for name in equal:
         if name not in fields:
             report("equal", f'equal: no field "{name}"{did_you_mean(name, fields)}')
-    target, delta = number("target", None), number("delta", DEFAULT_DELTA)
+    otherwise = _otherwise(given, fields, report)
+    wanted = "target" if otherwise is None else "recall"
+    target, delta = number(wanted, None), number("delta", DEFAULT_DELTA)
     sample = given.get("sample", DEFAULT_SAMPLE)
     if not isinstance(sample, int) or isinstance(sample, bool) or sample < 1:
         report("sample", f"sample must be a number of rows, not {sample!r}")
         sample = DEFAULT_SAMPLE
     threshold = number("threshold", None, "")
-    if threshold is None and target is None and "threshold" not in given and "target" not in given:
-        report("target", "cascade needs a target, such as 0.95, or a threshold of the score")
+    if threshold is None and target is None and "threshold" not in given and wanted not in given:
+        report(wanted, f"cascade needs a {wanted}, such as 0.95, or a threshold of the score")
     if threshold is not None and target is not None:
-        report("threshold", "threshold takes the place of target, which finds one: write one of them")
+        report("threshold", f"threshold takes the place of {wanted}, which finds one: write one of them")
     if target is not None and delta is not None and threshold is None:
         least = least_sample(target, delta)
         if sample < least:
             report("sample", f"a sample of {sample:,} rows can't certify {target:g}: it takes at least {least:,}")
     if problems:
         return None, problems
-    found = Cascade(str(ask), str(score), tuple(equal), target, delta or DEFAULT_DELTA, sample, threshold, distilled)
+    found = Cascade(
+        str(ask), str(score), tuple(equal), target, delta or DEFAULT_DELTA, sample, threshold, distilled, otherwise
+    )
     return found, problems
+
+
+def _otherwise(
+    given: Mapping[str, Any], fields: Mapping[str, Type], report: Callable[[str, str], None]
+) -> tuple[str, str | bool] | None:
+    """Return the only value that a classifier decides; None for all of them."""
+    if "otherwise" not in given:
+        if "recall" in given:
+            report("recall", "recall needs otherwise: {FIELD: VALUE}, the value that is decided without the model")
+        return None
+    written = given["otherwise"]
+    field, value = next(iter(written.items())) if isinstance(written, Mapping) and len(written) == 1 else ("", None)
+    if "distilled" not in given:
+        report("otherwise", "otherwise goes with distilled: a classifier decides that value")
+    elif field not in fields or not isinstance(value, str | bool):
+        report("otherwise", f"otherwise must be one field of the output and its value, not {written!r}")
+    elif "target" in given:
+        report("target", "leave out target: with otherwise, recall takes its place")
+    else:
+        return field, value
+    return None

@@ -129,6 +129,16 @@ HEADER: dict[str, dict[str, Any]] = {
                 "type": "string",
                 "description": "The file of sqlenrich distill, whose classifier is the first model.",
             },
+            "otherwise": {
+                "type": "object",
+                "description": "{FIELD: VALUE}: the only value that the classifier decides.",
+            },
+            "recall": {
+                "type": "number",
+                "exclusiveMinimum": 0,
+                "exclusiveMaximum": 1,
+                "description": "With otherwise: the share of the rows of another value that the model must be asked.",
+            },
             "score": {"type": "string", "description": "The field whose number says how certain the first model is."},
             "equal": {**_TEXTS, "description": "Fields in which both must agree. Default: all but the score."},
             "target": {

@@ -106,6 +106,43 @@ def test_certain_rows_are_decided_without_a_call(tmp_path: Path, endpoint: Scrip
     assert "a script does not load the weights of a cascade" in refused.error
 
 
+def test_a_filter_decides_one_value_and_loses_no_more_of_the_others_than_is_certified(
+    tmp_path: Path, endpoint: ScriptedEndpoint
+) -> None:
+    """A tenth of the texts is of another value, and every fifth of them has no word that tells it."""
+    draws = {body: zlib.crc32(body.encode()) for body, _ in map(text, range(6000))}
+    told = {body: f"refund {body}" if draw % 10 == 0 and draw % 50 else body for body, draw in draws.items()}
+    by_text = {told[body]: draw % 10 == 0 for body, draw in draws.items()}
+    endpoint.content = lambda prompt: json.dumps({"relevant": by_text[prompt.removeprefix("Classify: ")]})
+    output = "output: {relevant: boolean}\n"
+    cascade = "cascade: {distilled: relevant.weights.parquet, otherwise: {relevant: false}, recall: 0.7, sample: 600}\n"
+
+    def given(numbers: range, header: str = "") -> Result:
+        prompt = write_prompt(tmp_path, HEADER + header, output=output)
+        data = write_csv(tmp_path / "in.csv", [(n, told[text(n)[0]]) for n in numbers])
+        return call("run", prompt, "--input", data, "--output", tmp_path / "out.duckdb",
+                    "--endpoint", endpoint.url, "--json")  # fmt: skip
+
+    given(range(1000))
+    assert distill(tmp_path, "--field", "relevant").status == 0
+    found = given(range(6000), cascade)
+    report = found.report
+    assert (found.status, report["enriched"], report["pending"]) == (0, 6000, 0), found.err
+    facts = report["cascade"]
+    assert (facts["otherwise"], facts["certified"], facts["target"]) == ({"relevant": False}, True, 0.7)
+    assert 600 < report["calls"] < 3000
+    assert "of another value are lost, recall 0.7, delta 0.05" in found.err
+    filtered = rows(tmp_path / "out.duckdb", "SELECT body, relevant FROM intent WHERE _model = 'distilled:relevant'")
+    assert len(filtered) == 5000 - report["calls"]
+    assert {value for _, value in filtered} == {False}
+    lost = sum(by_text[body] for body, _ in filtered)
+    assert 0 < lost <= 0.3 * sum(by_text.values())
+    again = given(range(6000), cascade)
+    assert (again.status, again.report["calls"]) == (0, 0)
+    wrong = given(range(10), cascade.replace("false", "other"))
+    assert "otherwise is no answer of relevant.weights.parquet, which has: " in wrong.error
+
+
 def test_labels_of_chance_certify_nothing(tmp_path: Path, endpoint: ScriptedEndpoint) -> None:
     endpoint.content = lambda prompt: json.dumps({"label": [*WORDS][zlib.crc32(prompt.encode()) % 3]})
     run(tmp_path, endpoint, range(600))
@@ -133,6 +170,11 @@ def test_a_given_lead_asks_no_sample(tmp_path: Path, endpoint: ScriptedEndpoint)
          "leave out ask: the classifier is the first model, and the header's the second"),
         ("cascade: {distilled: weights.csv, target: 0.9}\n",
          "distilled must be a file that sqlenrich distill wrote, not 'weights.csv'"),
+        ("cascade: {distilled: x.parquet, otherwise: {label: card}, target: 0.9}\n",
+         "leave out target: with otherwise, recall takes its place"),
+        ("cascade: {distilled: x.parquet, otherwise: {lable: card}, recall: 0.9}\n",
+         "otherwise must be one field of the output and its value, not {'lable': 'card'}"),
+        ("cascade: {distilled: x.parquet, recall: 0.9}\n", "recall needs otherwise: {FIELD: VALUE}"),
         ("cascade: {distilled: none.parquet, target: 0.9}\n", "none.parquet can't be read: "),
     ],
 )  # fmt: skip
