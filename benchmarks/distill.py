@@ -6,8 +6,9 @@ The files have the columns ``text`` and ``category``, as those of Banking77 have
 categories, one of 7 groups of them, one of 2 groups, or drawn by chance. The weights are fitted on some texts; the
 others are decided by the SELECT that a run executes, in DuckDB. Each trial draws a sample of them, finds the lead by
 the function that a run calls, and compares it with all of them. ``plain`` is a TF-IDF logistic regression that decides
-all rows, without a certificate. A filter decides texts that are of none of two intents; *kept* is the mean share of the
-texts of these intents that the model is asked about. At the end ``--rows`` texts with 7 groups are scored on all processors.
+all rows, without a certificate. A filter decides texts that are of none of two intents; ``kept`` is the mean share of
+the texts of these intents that the model is asked about. At the end ``--rows`` texts with 7 groups are scored on all
+processors.
 """
 
 from __future__ import annotations
