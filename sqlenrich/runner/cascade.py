@@ -224,7 +224,7 @@ def certificate_text(certificate: Certificate, cascade: Cascade) -> str:
     assert cascade.target is not None
     sample = counted(certificate.rows, "sampled row")
     score, second = cascade.score or "lead", cascade.ask or "the model"
-    of = counted(certificate.decided, "decided row of the sample") if certificate.of_decided else sample
+    of = f"{counted(certificate.decided, 'decided row')} of the sample" if certificate.of_decided else sample
     if cascade.otherwise is not None:
         others = f"{counted(certificate.rows, 'sampled row')} of another value"
         if certificate.threshold is None:

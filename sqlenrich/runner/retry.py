@@ -155,12 +155,12 @@ def ask_until_done(
     session: Session, rounds: Rounds, calls: Sequence[Call], start: RunStart, pending: int, *, collect: bool
 ) -> None:
     """Ask until nothing is pending; ``collect``: open batches have answers that come without a request."""
-    backend, most = session.backend, session.caps.max_rows
+    backend, most, before = session.backend, session.caps.max_rows, rounds.progress.total
     while (pending or collect) and not is_over(session):
         calls_before = rounds.calls
         asked = _ask_round(session, rounds, calls, collect=collect)
         collect = False
-        if rounds.progress.total > asked:
+        if rounds.progress.total > before + asked:
             rounds.repeats += asked
         backend.judge(rounds.plan, asked_by=start.run_id)
         left = backend.count([call.step for call in calls])

@@ -84,6 +84,7 @@ def test_certain_rows_are_decided_without_a_call(tmp_path: Path, endpoint: Scrip
     assert report["enriched"] == 6000
     assert report["calls"] == calls == cascade["requests"] - 1500
     assert 300 < calls < 3000
+    assert report["retries"] == 0
     assert cascade["certified"]
     assert cascade["first"] == "distilled:label"
     assert cascade["calls"] == {"first": 0, "second": calls}

@@ -167,7 +167,7 @@ def _agreement(cascade: Cascade, runs: Sequence[RunFigures], command: Commands) 
     asked = f"{facts['second']} answered {counted(facts['requests'], 'request')}"
     if facts["sample"] is None:
         return Tile(question, "unmeasured", "–", f"the header gives the threshold {facts['threshold']:g}; {asked}")
-    sample = counted(facts["sample"], "sampled row")
+    sample = counted(facts["sample"], "sampled row") + (" of another value" if facts.get("otherwise") else "")
     if not facts["certified"]:
         figure = f"{100 * facts['equal'] / max(facts['sample'], 1):.1f} %"
         return Tile(question, "told", figure, f"of {sample}: nothing is certified; {asked}")
