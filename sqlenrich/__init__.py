@@ -5,6 +5,7 @@ from __future__ import annotations
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
+from sqlenrich.core.plain_sqlglot import prefer_source
 from sqlenrich.core.version import __version__
 
 if TYPE_CHECKING:
@@ -94,6 +95,8 @@ _MODULES = {
 }
 """The module of each public name. A name is imported when it is first used (PEP 562)."""
 _MODULE_OF = {name: module for module, names in _MODULES.items() for name in names}
+
+prefer_source()
 
 __all__ = [
     "Audit",

@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import importlib.machinery
+import os
 import subprocess
 import sys
+from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -76,3 +80,19 @@ def test_a_public_function_stays_one_whatever_is_imported(room: str) -> None:
 def test_an_unknown_name_is_no_attribute() -> None:
     with pytest.raises(AttributeError, match="module 'sqlenrich' has no attribute 'nothing'"):
         sqlenrich.nothing  # noqa: B018
+
+
+def test_a_compiled_module_of_sqlglot_is_passed_over(tmp_path: Path) -> None:
+    """sqlglotc puts compiled modules beside the source, and no class of Python can inherit from theirs."""
+    package = tmp_path / "sqlglot"
+    package.mkdir()
+    (package / "__init__.py").touch()
+    (package / "generator.py").write_text("FROM = 'source'\n")
+    compiled = importlib.machinery.EXTENSION_SUFFIXES[0]
+    (package / f"generator{compiled}").write_bytes(b"no library")
+    code = "import {}sqlglot.generator as g; print(g.FROM)"
+    environment = os.environ | {"PYTHONPATH": str(tmp_path)}
+    given: dict[str, Any] = {"capture_output": True, "text": True, "cwd": tmp_path, "env": environment}
+    alone = subprocess.run([sys.executable, "-c", code.format("")], check=False, **given)
+    after = subprocess.run([sys.executable, "-c", code.format("sqlenrich, ")], check=False, **given)
+    assert (alone.returncode, after.stdout) == (1, "source\n")

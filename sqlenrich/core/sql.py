@@ -7,9 +7,17 @@ from collections.abc import Callable, Sequence
 from datetime import UTC, datetime
 from typing import TypeAlias
 
+import sqlglot.generator
 from sqlglot import exp
 
+from sqlenrich.core.errors import ConfigError
 from sqlenrich.core.turn import SEPARATOR
+
+if not str(sqlglot.generator.__file__).endswith(".py"):
+    raise ConfigError(
+        "sqlglot was loaded in the compiled form of sqlglotc, which can't be extended: import sqlenrich before "
+        "sqlglot, or pip uninstall sqlglotc"
+    )
 
 Sql: TypeAlias = exp.Expr
 

@@ -94,7 +94,7 @@ def test_builds_ask_each_request_once_and_one_at_a_time(warehouse: Warehouse) ->
         ["build", "--select", "tickets_responses+"],
         ["run", "--full-refresh", "--select", "+tickets_responses"],
         ["show", "--select", "tickets_responses", "--limit", "100"],
-    ):
+    )[: 1 if engine == "databricks" else None]:  # Spark is slow, and dbt's macros are the same
         outcome = project.dbt(*arguments, **parts)
         assert outcome.success, (arguments, outcome.message)
         assert warehouse.calls() == ROWS, arguments
