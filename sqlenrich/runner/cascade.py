@@ -42,7 +42,9 @@ def second_model(
         return None
     if cascade.distilled is not None:
         return first
-    choice = choice_of(enrichment, config, replace(wanted, name=cascade.ask, local=None), backend, Caps(), first.budget)
+    endpoint = wanted.endpoint if cascade.endpoint is None or wanted.mock is not None else cascade.endpoint
+    asked = replace(wanted, name=cascade.ask, local=None, endpoint=endpoint)
+    choice = choice_of(enrichment, config, asked, backend, Caps(), first.budget)
     if choice.resolved.name == first.resolved.name:
         raise ConfigError(
             f"{enrichment.place}: the cascade asks {choice.resolved.name} twice: name another model under model or "

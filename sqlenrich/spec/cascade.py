@@ -41,6 +41,8 @@ class Cascade:
     """The least score of a row that the first model decides; None: the sample finds it."""
     distilled: str | None = None
     """The file of a classifier's weights, relative to the prompt file. Its score is the lead of its answer."""
+    endpoint: str | None = None
+    """The endpoint of the second model, a name of the settings or a URL; None: that of the first."""
     otherwise: tuple[str, str | bool] | None = None
     """The field and the only value that the classifier decides. The target is then the recall: the share of the rows to
     which the second model would give another value that it is asked about."""
@@ -70,7 +72,7 @@ def read_cascade(given: Mapping[str, Any], fields: Mapping[str, Type]) -> tuple[
 
     ask, score, distilled = given.get("ask"), given.get("score"), given.get("distilled")
     if "distilled" in given:
-        for name in ("ask", "score", "equal"):
+        for name in ("ask", "score", "equal", "endpoint"):
             if name in given:
                 report(name, f"leave out {name}: the classifier is the first model, and the header's the second")
         if not isinstance(distilled, str) or PurePath(distilled).suffix != ".parquet":
@@ -84,6 +86,9 @@ def read_cascade(given: Mapping[str, Any], fields: Mapping[str, Type]) -> tuple[
             report("score", f"score must be a field of the output that is a number, not {score!r}{near}")
         elif not isinstance(fields[score], Decimal) and fields[score] not in (BIGINT, DOUBLE):
             report("score", f'score must be a number, and the field "{score}" is none')
+    endpoint = given.get("endpoint")
+    if endpoint is not None and (not isinstance(endpoint, str) or not endpoint):
+        report("endpoint", f"endpoint must be a name of the settings or a URL, not {endpoint!r}")
     equal = given.get("equal", [name for name in fields if name != score])
     if not isinstance(equal, list) or not equal or not all(isinstance(name, str) for name in equal):
         report("equal", f"equal must be a list of fields, not {equal!r}")
@@ -110,7 +115,16 @@ def read_cascade(given: Mapping[str, Any], fields: Mapping[str, Type]) -> tuple[
     if problems:
         return None, problems
     found = Cascade(
-        str(ask), str(score), tuple(equal), target, delta or DEFAULT_DELTA, sample, threshold, distilled, otherwise
+        ask=str(ask),
+        score=str(score),
+        equal=tuple(equal),
+        target=target,
+        delta=delta or DEFAULT_DELTA,
+        sample=sample,
+        threshold=threshold,
+        distilled=distilled,
+        endpoint=endpoint,
+        otherwise=otherwise,
     )
     return found, problems
 

@@ -125,6 +125,11 @@ HEADER: dict[str, dict[str, Any]] = {
                 "minLength": 1,
                 "description": "The second model: an alias of sqlenrich.toml, or a model's own name.",
             },
+            "endpoint": {
+                "type": "string",
+                "minLength": 1,
+                "description": "The endpoint of the second model: a name of sqlenrich.toml, or a URL.",
+            },
             "distilled": {
                 "type": "string",
                 "description": "The file of sqlenrich distill, whose classifier is the first model.",

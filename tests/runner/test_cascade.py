@@ -90,6 +90,16 @@ def run(
                 "--endpoint", endpoint.url, "--json", *more)  # fmt: skip
 
 
+def test_the_second_model_may_have_an_endpoint_of_its_own(settings: Path, endpoint: Pair) -> None:
+    texts(settings, 200)
+    with Pair() as other:
+        (settings / "sqlenrich.toml").write_text(f'{TOML}[endpoints.second]\nurl = "{other.url}"\n')
+        found = run(settings, endpoint, CASCADE.replace("{ask: strong", "{ask: strong, endpoint: second"))
+        assert found.status == 0, found.err
+        assert (len(endpoint.asked_of("weak-1")), len(endpoint.asked_of("strong-1"))) == (200, 0)
+        assert len(other.asked_of("strong-1")) == len(other.asked) == 200
+
+
 def wrong_rows(folder: Path, endpoint: Pair) -> int:
     """Return how many rows are decided otherwise than the strong model would."""
     found = rows(folder / "out.duckdb", "SELECT body, label FROM intent")
