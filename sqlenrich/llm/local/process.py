@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib
 import pickle
 import threading
+import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from types import ModuleType
@@ -30,6 +31,9 @@ class ProcessPolicy:
     """An idle process has this time to end by itself."""
     most_rows: int = 3
     """The run ends where this many rows, each asked alone, ended the process without an answer between."""
+    most_joins: int = 5
+    """How often a shared process is joined that ends before it answers once: it was being killed already."""
+    join_delay_s: float = 0.1
     most_restarts: int = 100
     """The run ends where batches of others ended a shared process this many times before it began one."""
 
@@ -97,14 +101,20 @@ class ModelProcess:
     def load(self) -> None:
         """Start the process and load the class. Raises RunError where that fails."""
         self._killed = False
-        try:
-            self._link = link = open_link(self._place)
-        except OSError as error:
-            raise RunError(f"LocalModel {self.name} can't be loaded: {error}") from None
-        try:
-            reply = self._exchange(link, self._first, self.policy.load_s)
-        except DiedError as error:
-            raise RunError(f"LocalModel {self.name} can't be loaded: {error}") from None
+        attempts = 1 if self._place.shared is None else self.policy.most_joins
+        while True:
+            attempts -= 1
+            try:
+                self._link = link = open_link(self._place)
+                reply = self._exchange(link, self._first, self.policy.load_s)
+                break
+            except OSError as error:
+                raise RunError(f"LocalModel {self.name} can't be loaded: {error}") from None
+            except DiedError as error:
+                # A process that is being killed still takes connections for a moment.
+                if not attempts or self._killed or self._late:
+                    raise RunError(f"LocalModel {self.name} can't be loaded: {error}") from None
+                time.sleep(self.policy.join_delay_s)
         if "broken" in reply:
             self.end()
             raise RunError(f"LocalModel {self.name} can't be loaded: {reply['broken']}")
