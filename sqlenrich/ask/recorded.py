@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
-from contextlib import contextmanager
+from collections.abc import Iterable
 from dataclasses import dataclass
 from itertools import islice
 
 from sqlenrich.ask.model_choice import ModelChoice
+from sqlenrich.ask.offline import OfflineAsker
 from sqlenrich.ask.progress import Progress
 from sqlenrich.llm.messages import Answer, Request
 from sqlenrich.llm.model import Traits
@@ -44,7 +44,7 @@ def recorded_choice(model: ResolvedModel) -> ModelChoice:
 
 
 @dataclass
-class RecordedAsker:
+class RecordedAsker(OfflineAsker):
     """Stores recorded answers, further attempts of answered requests too. A request without one stays pending."""
 
     backend: Backend
@@ -52,26 +52,10 @@ class RecordedAsker:
     origin: Origin
     progress: Progress
     recorded: Iterable[Answer]
-    calls: int = 0
-    retries: int = 0
-    retryable: int = 0
-    left: int = 0
-    ended: bool = False
-
-    def check(self, choice: ModelChoice) -> None:
-        """Recorded answers are there."""
-
-    @contextmanager
-    def open(self, choice: ModelChoice) -> Iterator[None]:  # noqa: ARG002
-        """Return a context; nobody is asked."""
-        yield
 
     def begin(self, call: Step, pending: int) -> None:  # noqa: ARG002
         """Begin a round."""
         self.left = max(pending, 1)
-
-    def ask_first(self, *, answered: bool) -> None:
-        """Nothing goes ahead of the others."""
 
     def ask(self, most: int | None) -> None:  # noqa: ARG002
         """Store all answers."""
@@ -82,19 +66,3 @@ class RecordedAsker:
             self.calls += sum(one.calls for one in batch)
             self.retries += sum(one.calls - 1 for one in batch)
         self.left = 0
-
-    def limit_shares(self) -> dict[str, float]:
-        """Return no share: no limit delays them."""
-        return {}
-
-    def stop(self) -> None:
-        """Store nothing more."""
-        self.ended = True
-
-    def stopping(self) -> str:
-        """Return what ends it after a stop."""
-        return ""
-
-    def waiting(self) -> str:
-        """Return what it waits for."""
-        return ""

@@ -6,16 +6,14 @@ from collections.abc import Sequence
 
 from sqlglot import exp
 
-from sqlenrich.core.sql import Sql, case, concat, double, literal
+from sqlenrich.core.sql import Sql, case, concat, double, given, literal, wrapped
 from sqlenrich.core.text_functions import Body
-from sqlenrich.core.types import BIGINT, STRING, Type
+from sqlenrich.core.types import BIGINT, STRING
 from sqlenrich.plan.plan import RESPONSES
 from sqlenrich.plan.references import References
 from sqlenrich.spec.enrichment import Enrichment
 from sqlenrich.spec.weights import FROM, KNOWN_DIGITS, KNOWN_MARK, PIECES, TO, Weights
 
-SCORES: dict[str, Type] = {"request_hash": STRING, "answer": STRING, "score": BIGINT}
-"""The columns of ``NAME_scores``."""
 BELOW_ALL = -(10**15)
 """Less than any sum of weights."""
 
@@ -33,7 +31,7 @@ def scores_query(names: References, weights: Weights) -> exp.Select:
         "occurrences": made.exploded("split", made.col("words"), "word", "request_hash"),
         "vocabulary": exp.select(made.col("word")).distinct().from_("occurrences"),
         "pieces": made.exploded("vocabulary", made.pieces(), "gram", "word"),
-        "word_weights": made.sums("pieces", made.names.table("weights", "w"), "gram", "word"),
+        "word_weights": made.word_weights(),
         "pairs": made.exploded("split", made.pairs(), "gram", "request_hash"),
         "summands": made.summands(),
         "totals": made.totals(),
@@ -64,10 +62,10 @@ class _Scores:
         first, last = self.weights.cut
         length = exp.Sub(this=self.text.length(self.col("prompt")), expression=literal(first + last))
         text = self.text.substr(self.col("prompt"), literal(first + 1), self.text.greatest(length, literal(0)))
-        asked = exp.Not(this=exp.Is(this=self.col("request_hash"), expression=exp.Null()))
-        there = exp.Not(this=exp.Is(this=self.col("prompt"), expression=exp.Null()))
         found = exp.select(self.col("request_hash"), self.names.named(text, "body")).distinct()
-        return found.from_(self.names.table("prompts")).where(asked, there)
+        return found.from_(self.names.table("prompts")).where(
+            given(self.col("request_hash")), given(self.col("prompt"))
+        )
 
     def split(self) -> exp.Select:
         """Return the words of each text that the weights were not fitted on."""
@@ -115,12 +113,16 @@ class _Scores:
         count = exp.Sub(this=self.text.size(self.col("words")), expression=literal(1))
         return self.text.map(self.text.sequence(count), "at", None, pair, BIGINT)
 
-    def sums(self, relation: str, weights: exp.Expr, by: str, group: str) -> exp.Select:
-        """Return the sum of each weight in groups of a relation's rows."""
+    def weighed(self, relation: str, weights: exp.Expr, by: str, columns: Sequence[Sql]) -> exp.Select:
+        """Return columns of a relation's rows, each beside the weights ``w`` of its word or gram."""
         same = exp.EQ(this=self.col(by, "w"), expression=self.col(by, "o"))
-        found = exp.select(self.col(group, "o"), *(self.sum(name, "w") for name in self.weights.names))
-        found = found.from_(exp.alias_(exp.to_table(relation), "o", table=True))
-        return found.join(weights, on=same).group_by(self.col(group, "o"))
+        found = exp.select(*columns).from_(exp.alias_(exp.to_table(relation), "o", table=True))
+        return found.join(weights, on=same)
+
+    def word_weights(self) -> exp.Select:
+        """Return the sum of the weights of the pieces of each word."""
+        columns = [self.col("word", "o"), *(self.sum(name, "w") for name in self.weights.names)]
+        return self.weighed("pieces", self.names.table("weights", "w"), "gram", columns).group_by(self.col("word", "o"))
 
     def sum(self, name: str, table: str | None = None) -> Sql:
         total = exp.Sum(this=self.col(name, table))
@@ -128,15 +130,10 @@ class _Scores:
 
     def summands(self) -> exp.Query:
         """Return the weights of each word and of each pair of words of a text."""
-        words, pairs = (
-            exp.select(self.col("request_hash", "o"), *(self.col(name, "w") for name in self.weights.names))
-            .from_(exp.alias_(exp.to_table(relation), "o", table=True))
-            .join(weights, on=exp.EQ(this=self.col(by, "w"), expression=self.col(by, "o")))
-            for relation, weights, by in (
-                ("occurrences", exp.alias_(exp.to_table("word_weights"), "w", table=True), "word"),
-                ("pairs", self.names.table("weights", "w"), "gram"),
-            )
-        )
+        columns = [self.col("request_hash", "o"), *(self.col(name, "w") for name in self.weights.names)]
+        of_words = exp.alias_(exp.to_table("word_weights"), "w", table=True)
+        words = self.weighed("occurrences", of_words, "word", columns)
+        pairs = self.weighed("pairs", self.names.table("weights", "w"), "gram", columns)
         return exp.union(words, pairs, distinct=False)
 
     def totals(self) -> exp.Select:
@@ -148,7 +145,7 @@ class _Scores:
         sums = [
             exp.Add(
                 this=exp.Coalesce(this=self.col(name, "s"), expressions=[literal(0)]),
-                expression=exp.paren(literal(bias), copy=False) if bias < 0 else literal(bias),
+                expression=wrapped(literal(bias)),
             )
             for name, bias in zip(self.weights.names, self.weights.bias, strict=True)
         ]

@@ -15,6 +15,7 @@ from sqlglot import exp
 from sqlenrich.core.errors import ConfigError, did_you_mean
 from sqlenrich.core.plurals import counted
 from sqlenrich.core.result import Result
+from sqlenrich.core.sql import given, literal
 from sqlenrich.core.text_table import padded
 from sqlenrich.plan.relations import symbol
 from sqlenrich.quality.opened_store import open_store
@@ -24,7 +25,7 @@ from sqlenrich.runner.threshold import certified_threshold
 from sqlenrich.spec.cascade import DEFAULT_DELTA, least_sample
 from sqlenrich.spec.enrichment import Enrichment
 from sqlenrich.spec.settings import Config
-from sqlenrich.spec.weights import Weights, grams_of, mark_of
+from sqlenrich.spec.weights import CLASSIFIERS, Weights, beside, grams_of, mark_of
 from sqlenrich.store.store import Store
 
 MOST_LABELS = 20_000
@@ -95,7 +96,7 @@ def distill(
     name = _field(enrichment, field)
     with open_store(setup) as store:
         labelled = _labelled(store, name)
-    path = Path(weights) if weights is not None else _beside(enrichment) / f"{name}.weights.parquet"
+    path = Path(weights) if weights is not None else beside(enrichment, f"{name}.weights.parquet")
     values = sorted(set(labelled.values()), key=str)
     held = int(len(labelled) * HELD_OUT)
     least = least_sample(agreement, DEFAULT_DELTA)
@@ -133,26 +134,22 @@ def _is_closed(schema: Mapping[str, Any]) -> bool:
     return "enum" in schema or "boolean" in ([kinds] if isinstance(kinds, str) else kinds)
 
 
-def _beside(enrichment: Enrichment) -> Path:
-    return Path() if enrichment.path is None else enrichment.path.parent
-
-
 def _labelled(store: Store, field: str) -> dict[str, str | bool]:
     """Return the values of a field by distinct prompts that a model answered, those of the lowest hashes."""
     col = exp.column
+    of_classifier = exp.Like(this=col("_model"), expression=literal(f"{CLASSIFIERS}%"))
     found = (
         exp.select("prompt", "answer")
         .distinct()
         .from_(
-            exp.select("request_hash", "prompt", "answer", "_model")
+            exp.select("request_hash", "prompt", "answer")
             .from_(symbol("checked"))
-            .where(col("_error").is_(exp.Null()), exp.Not(this=col("prompt").is_(exp.Null())))
+            .where(col("_error").is_(exp.Null()), given(col("prompt")), exp.Not(this=of_classifier))
             .order_by("request_hash")
             .limit(MOST_LABELS)
             .subquery("answered")
         )
     )
-    found = found.where(exp.Not(this=exp.Like(this=col("_model"), expression=exp.Literal.string("distilled:%"))))
     labelled: dict[str, str | bool] = {}
     for prompt, answer in store.rows(found):
         value = json.loads(answer).get(field)

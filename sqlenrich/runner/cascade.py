@@ -9,7 +9,6 @@ from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from typing import Any
 
-from sqlenrich.ask.classifier import make_scores
 from sqlenrich.ask.model_choice import ModelChoice, WantedModel
 from sqlenrich.ask.rounds import Rounds
 from sqlenrich.core.errors import ConfigError, SqlenrichError, raising_first
@@ -120,7 +119,6 @@ class Cascading:
                 cascade = replace(_cascade_of(session.enrichment), equal=(first.classifier.field,))
                 session.enrichment = replace(session.enrichment, cascade=cascade)
                 settings["classifier"] = first.classifier.model
-                make_scores(backend, plan, first.classifier)
             calls = compile_cascade(session.enrichment, backend.engine.name, relations, **settings)
             return _combined(report, self._ask(session, plan, calls))
 

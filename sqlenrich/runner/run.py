@@ -10,6 +10,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Unpack, overload
 
+from sqlenrich.ask.classifier import make_scores
 from sqlenrich.ask.model_choice import ModelChoice
 from sqlenrich.ask.observer import Observer, Stopper
 from sqlenrich.core.errors import ConfigError, SqlenrichError, raising_first
@@ -245,6 +246,8 @@ def _run(session: Session, plan: Plan, snapshot: Snapshot, *, incremental: bool,
     (call,) = session.leave_open([every])
     plan = replace(plan, steps=tuple(call if step is every else step for step in plan.steps))
     counts = backend.prepare(plan, start, limit=caps.max_rows, ordered=ordered, beside=beside)
+    if session.classifier is not None:
+        make_scores(backend, plan, session.classifier)  # the second stage reads them too
     rounds.progress.pin = session.pin(plan)
     if before is not None and counts.rows < before:
         session.observer.note(

@@ -45,9 +45,9 @@ def cost_of(models: Sequence[ModelUsage], prices: Prices | None) -> tuple[float 
         return None, NO_PRICES
     total = Decimal(0)
     for used in models:
-        if used.model not in prices.models and not (used.uncounted or used.tokens_in or used.tokens_out):
-            continue  # a classifier's answers cost nothing
         if used.model not in prices.models:
+            if not (used.uncounted or used.tokens_in or used.tokens_out):
+                continue  # a classifier's answers cost nothing
             return None, f"no price of {used.model}"
         if used.uncounted:
             return None, f"{used.uncounted:,} answers of {used.model} without token counts"

@@ -16,6 +16,8 @@ from sqlenrich.core.json import compact_json
 from sqlenrich.core.types import BIGINT, STRING, Type
 from sqlenrich.spec.enrichment import Enrichment
 
+CLASSIFIERS = "distilled:"
+"""How the names of all classifiers begin."""
 FORMAT = 1
 """The version of the file."""
 METADATA = b"sqlenrich"
@@ -56,7 +58,7 @@ class Weights:
     @property
     def model(self) -> str:
         """What stored answers name as their model."""
-        return f"distilled:{self.field}"
+        return f"{CLASSIFIERS}{self.field}"
 
     @property
     def answers(self) -> tuple[str, ...]:
@@ -109,8 +111,12 @@ def weights_of(enrichment: Enrichment) -> Weights | None:
     cascade = enrichment.cascade
     if cascade is None or cascade.distilled is None:
         return None
-    folder = Path() if enrichment.path is None else enrichment.path.parent
-    return read_weights(folder / cascade.distilled)
+    return read_weights(beside(enrichment, cascade.distilled))
+
+
+def beside(enrichment: Enrichment, file: str) -> Path:
+    """Return the path of a file that is named relative to the prompt file."""
+    return (Path() if enrichment.path is None else enrichment.path.parent) / file
 
 
 def read_weights(path: Path) -> Weights:

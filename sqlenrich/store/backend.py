@@ -15,7 +15,7 @@ from sqlenrich.core.errors import ConfigError, RunError
 from sqlenrich.core.names import identifier, relation
 from sqlenrich.core.parts import bounded_parts
 from sqlenrich.core.printer import print_sql
-from sqlenrich.core.sql import literal
+from sqlenrich.core.sql import Sql, literal
 from sqlenrich.core.types import STRING, Type
 from sqlenrich.engines import get_engine
 from sqlenrich.llm.messages import Answer, Request
@@ -146,7 +146,10 @@ class Backend:
 
     def run_step(self, step: Step) -> None:
         """Make the table of a step afresh."""
-        for sql in create_table_as(self.engine, step, step.name, step.query):
+        self._create(step, step.name, step.query)
+
+    def _create(self, step: Step, role: str, query: Sql) -> None:
+        for sql in create_table_as(self.engine, step, role, query):
             self.connection.execute(sql)
 
     def prepare(
@@ -244,13 +247,11 @@ class Backend:
 
     def make_pending(self, call: Step, query: exp.Query) -> None:
         """Make the pending relation of a call afresh."""
-        for sql in create_table_as(self.engine, call, "pending", query):
-            self.connection.execute(sql)
+        self._create(call, "pending", query)
 
     def make(self, plan: Plan, role: str, query: exp.Query) -> None:
         """Make the table of a role afresh from a query."""
-        for sql in create_table_as(self.engine, plan.step("prompts"), role, query):
-            self.connection.execute(sql)
+        self._create(plan.step("prompts"), role, query)
         self.connection.commit()
 
     def append_query(self, plan: Plan, step: Step) -> None:  # noqa: ARG002
