@@ -99,7 +99,7 @@ class CascadeQueries:
 
     def _decided(self, table: str | None = None) -> Sql:
         """Return the condition that the classifier scores a row, and has decided it unless it decides one value."""
-        one_value = self.cascade.otherwise is not None
+        one_value = bool(self.cascade.otherwise)
         scored = exp.select(self.names.col("request_hash"), copy=False).from_(self.names.table("scores"), copy=False)
         query = (scored if one_value else decidable(self.names, self.classifier)).subquery(copy=False)
         return exp.In(this=self.names.col("request_hash", table), query=query)

@@ -1,4 +1,4 @@
-"""The SELECT that decides each prompt by a classifier's weights, in whole numbers: equal on every engine."""
+"""The SELECT that decides each prompt by a classifier's weights, in whole numbers, or by a column of its rows."""
 
 from __future__ import annotations
 
@@ -6,23 +6,55 @@ from collections.abc import Sequence
 
 from sqlglot import exp
 
+from sqlenrich.core.json import compact_json
 from sqlenrich.core.sql import Sql, case, concat, double, given, literal, wrapped
 from sqlenrich.core.text_functions import Body
-from sqlenrich.core.types import BIGINT, STRING
+from sqlenrich.core.types import BIGINT, DOUBLE, STRING
 from sqlenrich.plan.plan import RESPONSES
 from sqlenrich.plan.references import References
+from sqlenrich.spec.column_filter import Classifier, ColumnFilter
 from sqlenrich.spec.enrichment import Enrichment
 from sqlenrich.spec.weights import FROM, KNOWN_DIGITS, KNOWN_MARK, PIECES, TO, Weights
 
 BELOW_ALL = -(10**15)
 """Less than any sum of weights."""
+MOST = 1e300
+"""A number of a filter is between this and its negative: not NaN, which some engines hold greater than any number."""
 
 
-def scores_query(names: References, weights: Weights) -> exp.Select:
-    """Return ``request_hash, answer, score`` of each distinct request of ``prompts`` that the weights do not know.
+def scores_query(names: References, classifier: Classifier) -> exp.Select:
+    """Return ``request_hash, answer, score`` of each distinct request of ``prompts`` that a classifier can decide.
 
-    ``answer`` is the text of an answer, ``score`` its lead over the next value. It reads the table ``weights``. Pieces
-    of words are summed once a distinct word.
+    ``answer`` is the text of an answer; the higher the ``score``, the surer it is.
+    """
+    if isinstance(classifier, ColumnFilter):
+        return _filter_query(names, classifier)
+    return _weights_query(names, classifier)
+
+
+def _filter_query(names: References, row_filter: ColumnFilter) -> exp.Select:
+    """Return the SELECT whose score is the negative of a column.
+
+    Rows of one request count by the highest of them. A request with a row without a finite number has no score.
+    """
+    col, double_type = names.col, names.engine.sql_type(DOUBLE)
+    number = exp.Cast(this=col(row_filter.column), to=double_type)
+    finite = exp.Between(this=number, low=double(-MOST), high=double(MOST))
+    unknown = case((finite, literal(0)), default=literal(1))
+    found = exp.select(
+        col("request_hash"),
+        names.named(literal(row_filter.answers[0]), "answer"),
+        names.named(exp.Neg(this=exp.Max(this=number.copy())), "score"),
+    )
+    found = found.from_(names.table("prompts")).where(given(col("request_hash")))
+    known = exp.EQ(this=exp.Sum(this=unknown), expression=literal(0))
+    return found.group_by(col("request_hash")).having(known)
+
+
+def _weights_query(names: References, weights: Weights) -> exp.Select:
+    """Return the SELECT whose score is the lead over the next value, of the requests that the weights do not know.
+
+    It reads the table ``weights``. Pieces of words are summed once a distinct word.
     """
     made = _Scores(names, weights)
     steps = {
@@ -172,7 +204,7 @@ def _greatest(values: Sequence[Sql]) -> Sql:
     return exp.Anonymous(this="GREATEST", expressions=list(values))
 
 
-def decided_answers(names: References, enrichment: Enrichment, weights: Weights, run_id: str) -> exp.Select:
+def decided_answers(names: References, enrichment: Enrichment, classifier: Classifier, run_id: str) -> exp.Select:
     """Return the SELECT of an answer for each pending request with a score, with the columns of ``responses``.
 
     Where the cascade has one value that is decided, it is that answer alone.
@@ -184,7 +216,7 @@ def decided_answers(names: References, enrichment: Enrichment, weights: Weights,
         "sent_hash": col("request_hash", "p"),
         "response": col("answer", "s"),
         "retryable": literal(False),
-        "model": literal(weights.model),
+        "model": literal(classifier.model),
         "version": names.text(enrichment.version),
         "fingerprint": literal(enrichment.fingerprint),
         **dict.fromkeys(("tokens_in", "tokens_cached", "tokens_out"), exp.Cast(this=literal(0), to=bigint)),
@@ -196,9 +228,9 @@ def decided_answers(names: References, enrichment: Enrichment, weights: Weights,
     same = exp.EQ(this=col("request_hash", "s"), expression=col("request_hash", "p"))
     found = exp.select(*values).from_(names.table("pending", "p")).join(names.table("scores", "s"), on=same)
     cascade = enrichment.cascade
-    if cascade is None or cascade.otherwise is None:
+    if cascade is None or not cascade.otherwise:
         return found
-    only = weights.answers[weights.values.index(cascade.otherwise[1])]
+    only = compact_json(dict(cascade.otherwise))
     return found.where(exp.EQ(this=col("answer", "s"), expression=literal(only)))
 
 

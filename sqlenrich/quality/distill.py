@@ -23,6 +23,7 @@ from sqlenrich.runner.place import Output, PlaceOptions
 from sqlenrich.runner.setup import set_up
 from sqlenrich.runner.threshold import certified_threshold
 from sqlenrich.spec.cascade import DEFAULT_DELTA, least_sample
+from sqlenrich.spec.column_filter import ColumnFilter
 from sqlenrich.spec.enrichment import Enrichment
 from sqlenrich.spec.settings import Config
 from sqlenrich.spec.weights import CLASSIFIERS, Weights, beside, grams_of, mark_of
@@ -137,14 +138,17 @@ def _is_closed(schema: Mapping[str, Any]) -> bool:
 def _labelled(store: Store, field: str) -> dict[str, str | bool]:
     """Return the values of a field by distinct prompts that a model answered, those of the lowest hashes."""
     col = exp.column
-    of_classifier = exp.Like(this=col("_model"), expression=literal(f"{CLASSIFIERS}%"))
+    decided = (
+        exp.Like(this=col("_model"), expression=literal(f"{CLASSIFIERS}%")),
+        exp.EQ(this=col("_model"), expression=literal(ColumnFilter.model)),
+    )
     found = (
         exp.select("prompt", "answer")
         .distinct()
         .from_(
             exp.select("request_hash", "prompt", "answer")
             .from_(symbol("checked"))
-            .where(col("_error").is_(exp.Null()), given(col("prompt")), exp.Not(this=of_classifier))
+            .where(col("_error").is_(exp.Null()), given(col("prompt")), *(exp.Not(this=one) for one in decided))
             .order_by("request_hash")
             .limit(MOST_LABELS)
             .subquery("answered")

@@ -33,10 +33,10 @@ from sqlenrich.renderer.statements import (
     retry_statements,
 )
 from sqlenrich.renderer.tables import clean_up, guards
+from sqlenrich.spec.column_filter import classifier_of_cascade
 from sqlenrich.spec.enrichment import Enrichment
 from sqlenrich.spec.loader import enrichment_of
 from sqlenrich.spec.settings import Config, find_config
-from sqlenrich.spec.weights import weights_of
 
 
 def render(
@@ -125,8 +125,8 @@ def render(
         options=options,
         functions=functions,
     )
-    if step == "scores" and (weights := weights_of(enrichment)) is not None:
-        return plan.relations.sql(scores_query(References(get_engine(engine)), weights)) + "\n"
+    if step == "scores" and (classifier := classifier_of_cascade(enrichment)) is not None:
+        return plan.relations.sql(scores_query(References(get_engine(engine)), classifier)) + "\n"
     if step is not None:
         return step_sql(plan, step) + "\n"
     if reread:
@@ -170,6 +170,12 @@ def check_cascade(enrichment: Enrichment, engine: str) -> None:
             engine,
             "a script does not load the weights of a cascade",
             "use sqlenrich run; --step scores prints the SELECT of the classifier",
+        )
+    if enrichment.cascade is not None and enrichment.cascade.filter is not None:
+        raise UnsupportedError(
+            engine,
+            "a script does not search the threshold of a filter",
+            "use sqlenrich run, or write the threshold that its report names as a condition of where",
         )
     if enrichment.cascade is not None and enrichment.cascade.threshold is None:
         raise UnsupportedError(

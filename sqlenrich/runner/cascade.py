@@ -12,6 +12,7 @@ from typing import Any
 from sqlenrich.ask.model_choice import ModelChoice, WantedModel
 from sqlenrich.ask.rounds import Rounds
 from sqlenrich.core.errors import ConfigError, SqlenrichError, raising_first
+from sqlenrich.core.json import compact_json
 from sqlenrich.core.plurals import counted
 from sqlenrich.plan.compile import CascadeCalls, RetryCall, compile_cascade, compile_plan
 from sqlenrich.plan.plan import Plan
@@ -21,10 +22,10 @@ from sqlenrich.runner.session import Session, choice_of
 from sqlenrich.runner.threshold import Certificate, certified_threshold
 from sqlenrich.schema.checks.evaluate import evaluate_checks
 from sqlenrich.spec.cascade import Cascade
+from sqlenrich.spec.column_filter import Classifier, classifier_of_cascade
 from sqlenrich.spec.enrichment import Enrichment
 from sqlenrich.spec.run_settings import Caps
 from sqlenrich.spec.settings import Config
-from sqlenrich.spec.weights import Weights, weights_of
 from sqlenrich.store.backend import Backend
 from sqlenrich.store.base import Counts, RunStart, Snapshot
 
@@ -39,7 +40,7 @@ def second_model(
     cascade = enrichment.cascade
     if cascade is None:
         return None
-    if cascade.distilled is not None:
+    if cascade.distilled is not None or cascade.filter is not None:
         return first
     endpoint = wanted.endpoint if cascade.endpoint is None or wanted.mock is not None else cascade.endpoint
     asked = replace(wanted, name=cascade.ask, local=None, endpoint=endpoint)
@@ -52,24 +53,25 @@ def second_model(
     return choice
 
 
-def classifier_of(enrichment: Enrichment) -> Weights | None:
-    """Return the classifier that is the first model of a cascade; None where a model is.
+def classifier_of(enrichment: Enrichment) -> Classifier | None:
+    """Return the classifier or filter that is the first model of a cascade; None where a model is.
 
     Raises ConfigError where its file can't be read, or decides what the output does not take.
     """
-    weights, cascade = weights_of(enrichment), enrichment.cascade
-    if weights is None or cascade is None:
+    classifier, cascade = classifier_of_cascade(enrichment), enrichment.cascade
+    if classifier is None or cascade is None:
         return None
-    for answer in weights.answers:
+    file = cascade.distilled or "the filter"
+    for answer in classifier.answers:
         if (failure := evaluate_checks(enrichment.checks, answer)) is not None:
             raise ConfigError(
-                f"{enrichment.place}: {cascade.distilled} decides {weights.field} alone, and its answer {answer} is "
+                f"{enrichment.place}: {file} decides {', '.join(classifier.fields)} alone, and its answer {answer} is "
                 f"refused: {' '.join(filter(None, failure))}"
             )
-    if cascade.otherwise is not None and cascade.otherwise not in {(weights.field, value) for value in weights.values}:
-        known = ", ".join(weights.answers)
-        raise ConfigError(f"{enrichment.place}: otherwise is no answer of {cascade.distilled}, which has: {known}")
-    return weights
+    if cascade.otherwise and compact_json(dict(cascade.otherwise)) not in classifier.answers:
+        known = ", ".join(classifier.answers)
+        raise ConfigError(f"{enrichment.place}: otherwise is no answer of {file}, which has: {known}")
+    return classifier
 
 
 @dataclass(frozen=True)
@@ -116,7 +118,7 @@ class Cascading:
         with backend:
             plan = compile_plan(session.enrichment, backend.engine.name, relations, **settings)
             if first.classifier is not None:
-                cascade = replace(_cascade_of(session.enrichment), equal=(first.classifier.field,))
+                cascade = replace(_cascade_of(session.enrichment), equal=first.classifier.fields)
                 session.enrichment = replace(session.enrichment, cascade=cascade)
                 settings["classifier"] = first.classifier.model
             calls = compile_cascade(session.enrichment, backend.engine.name, relations, **settings)
@@ -178,7 +180,7 @@ class Cascading:
         ]
         first, second = answers
         scores = [float(score) for _, score in backend.rows(plan, queries.scores(self.first_name))]
-        if cascade.otherwise is not None:
+        if cascade.otherwise:
             constant = next((fields for accepted, _, fields in first.values() if accepted), None)
             others = [draw for draw, (accepted, _, fields) in second.items() if accepted and fields != constant]
             lost = [(float(first[draw][1]) if first[draw][0] else None, False) for draw in others if draw in first]
@@ -202,9 +204,10 @@ class Cascading:
             "second": second,
             "run": session.run_id,
             "target": cascade.target,
-            "otherwise": None if cascade.otherwise is None else dict([cascade.otherwise]),
+            "otherwise": dict(cascade.otherwise) or None,
             "delta": cascade.delta if cascade.target is not None else None,
-            "threshold": threshold,
+            "threshold": shown_threshold(cascade, threshold),
+            "column": cascade.filter,
             "sample": None if certificate is None else certificate.rows,
             "equal": None if certificate is None else certificate.equal,
             "disagreed": None if certificate is None else certificate.disagreed,
@@ -219,19 +222,25 @@ def _cascade_of(enrichment: Enrichment) -> Cascade:
     return enrichment.cascade
 
 
+def shown_threshold(cascade: Cascade, threshold: float | None) -> float | None:
+    """Return a threshold as a file writes it: of a filter, the greatest number of its column."""
+    return -threshold if threshold is not None and cascade.filter is not None else threshold
+
+
 def certificate_text(certificate: Certificate, cascade: Cascade) -> str:
     """Return what a sample certifies as one line."""
     assert cascade.target is not None
     sample = counted(certificate.rows, "sampled row")
-    score, second = cascade.score or "lead", cascade.ask or "the model"
+    score, second = cascade.filter or cascade.score or "lead", cascade.ask or "the model"
     of = f"{counted(certificate.decided, 'decided row')} of the sample" if certificate.of_decided else sample
-    if cascade.otherwise is not None:
-        others = f"{counted(certificate.rows, 'sampled row')} of another value"
+    if cascade.otherwise:
+        others, recall = f"{counted(certificate.rows, 'sampled row')} of another value", f"recall of {cascade.target:g}"
         if certificate.threshold is None:
-            return f"cascade: no lead certifies a recall of {cascade.target:g} by {others}: {second} decides all rows"
+            return f"cascade: no {score} certifies a {recall} by {others}: {second} decides all rows"
+        found = f"{score} {'<=' if cascade.filter else '>='} {shown_threshold(cascade, certificate.threshold):g}"
         return (
-            f"cascade: lead >= {certificate.threshold:g} is certified: {certificate.disagreed:,} of {others} are lost, "
-            f"recall {cascade.target:g}, delta {cascade.delta:g}"
+            f"cascade: {found} is certified: {certificate.disagreed:,} of {others} are lost, {recall}, "
+            f"delta {cascade.delta:g}"
         )
     if certificate.threshold is None:
         tried = counted(certificate.tried, "threshold")

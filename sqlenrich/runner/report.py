@@ -249,14 +249,16 @@ class Report(Result):
         share = (
             f"{facts['requests']:,} of {counted(self.distinct_requests, 'distinct request')} asked of {facts['second']}"
         )
+        column, threshold = facts.get("column"), facts["threshold"]
+        decides = f"; {facts['first']} decides {f'{column} up to' if column else 'from'} {threshold or 0.0:g}"
         if facts["sample"] is not None and facts["otherwise"] is not None:
             rows = f"{counted(facts['sample'], 'sampled row')} of another value"
-            told = f"; no lead is certified for a recall of {facts['target']:g} by {rows}"
+            told = f"; no {facts.get('column') or 'lead'} is certified for a recall of {facts['target']:g} by {rows}"
             if facts["threshold"] is not None:
                 recall = f"recall {facts['agreement']:.3f} of {rows}, at least {facts['target']:g} certified"
-                told = f"; {facts['first']} decides from {facts['threshold']:g}: {recall}"
+                told = f"{decides}: {recall}"
         elif facts["sample"] is None:
-            told = "" if facts["threshold"] is None else f"; {facts['first']} decides from {facts['threshold']:g}"
+            told = "" if facts["threshold"] is None else decides
         elif facts["threshold"] is None:
             told = (
                 f"; no threshold is certified for {facts['target']:g}: the models agree in {facts['equal']:,} of "
@@ -264,7 +266,7 @@ class Report(Result):
             )
         else:
             told = (
-                f"; {facts['first']} decides from {facts['threshold']:g}: agreement {facts['agreement']:.3f} in "
+                f"{decides}: agreement {facts['agreement']:.3f} in "
                 f"{counted(facts['sample'], 'sampled row')}, at least {facts['target']:g} certified"
             )
         cost = facts.get("cost_of_all")

@@ -46,7 +46,7 @@ from sqlenrich.store.shared_request import CLASSIFIER
 if TYPE_CHECKING:  # "import sqlenrich" does not load the HTTP client
     from sqlenrich.llm.messages import Answer
     from sqlenrich.llm.throttle.budget import Budget
-    from sqlenrich.spec.weights import Weights
+    from sqlenrich.spec.column_filter import Classifier
     from sqlenrich.store.shared_request import SharedRequest
     from sqlenrich.store.spark.backend import SparkBackend
     from sqlenrich.store.warehouse import WarehouseBackend
@@ -82,8 +82,8 @@ class Session:
     """How a vendor's Batch API is asked; None: requests are sent one by one."""
     recorded: Iterable[Answer] | None = None
     """Answers that are there already, in place of those that a model would give."""
-    classifier: Weights | None = None
-    """The weights of the classifier that decides in place of the model; None: the model is asked."""
+    classifier: Classifier | None = None
+    """What decides in place of the model; None: the model is asked."""
     _has_batches: bool = False
     """Whether there is a ledger of batches."""
 

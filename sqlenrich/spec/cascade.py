@@ -21,12 +21,12 @@ DEFAULT_DELTA, DEFAULT_SAMPLE = 0.05, 1000
 class Cascade:
     """Two models: the header's own answers all rows, ``ask`` those below a threshold of the answer's score.
 
-    With ``distilled`` a classifier is the first one, and the header's model the second. None of this is part of a
-    request: a change of it asks nothing again.
+    With ``distilled`` a classifier is the first one, with ``filter`` a column, and the header's model the second. None
+    of this is part of a request: a change of it asks nothing again.
     """
 
     ask: str
-    """The second model: an alias or a model's own name; empty with ``distilled``."""
+    """The second model: an alias or a model's own name; empty with ``distilled`` and ``filter``."""
     score: str
     """The field whose number says how certain the first model is."""
     equal: tuple[str, ...]
@@ -38,14 +38,19 @@ class Cascade:
     sample: int = DEFAULT_SAMPLE
     """The rows that both models answer."""
     threshold: float | None = None
-    """The least score of a row that the first model decides; None: the sample finds it."""
+    """The least score of a row that the first model decides; None: the sample finds it. A file with ``filter`` writes
+    the greatest number of the column instead."""
     distilled: str | None = None
     """The file of a classifier's weights, relative to the prompt file. Its score is the lead of its answer."""
     endpoint: str | None = None
     """The endpoint of the second model, a name of the settings or a URL; None: that of the first."""
-    otherwise: tuple[str, str | bool] | None = None
-    """The field and the only value that the classifier decides. The target is then the recall: the share of the rows to
-    which the second model would give another value that it is asked about."""
+    filter: str | None = None
+    """The column whose lowest numbers get the answer ``otherwise``; one of ``key`` or ``keep``. The score is its
+    negative."""
+    otherwise: tuple[tuple[str, Any], ...] = ()
+    """The fields and the only answer that is given without the second model; empty: each answer of the classifier. The
+    target is then the recall: the share of the rows to which the second model would give another answer that it is
+    asked about."""
 
 
 def least_sample(target: float, delta: float) -> int:
@@ -53,8 +58,13 @@ def least_sample(target: float, delta: float) -> int:
     return math.ceil(math.log(delta) / math.log(target))
 
 
-def read_cascade(given: Mapping[str, Any], fields: Mapping[str, Type]) -> tuple[Cascade | None, list[Problem]]:
-    """Return the cascade of a header whose output has ``fields``, None where it has none, and its problems."""
+def read_cascade(
+    given: Mapping[str, Any], fields: Mapping[str, Type], kept: Mapping[str, Type | None]
+) -> tuple[Cascade | None, list[Problem]]:
+    """Return the cascade of a header, None where it has none, and its problems.
+
+    ``fields`` are those of the output, ``kept`` the columns that a row keeps with their declared types.
+    """
     problems: list[Problem] = []
     if not given:
         return None, problems
@@ -70,12 +80,15 @@ def read_cascade(given: Mapping[str, Any], fields: Mapping[str, Type]) -> tuple[
         report(name, f"{name} must be a number{f' {bounds}' if bounds else ''}, not {value!r}")
         return default
 
-    ask, score, distilled = given.get("ask"), given.get("score"), given.get("distilled")
-    if "distilled" in given:
-        for name in ("ask", "score", "equal", "endpoint"):
+    ask, score, distilled, column = (given.get(name) for name in ("ask", "score", "distilled", "filter"))
+    first = "filter" if "filter" in given else "classifier" if "distilled" in given else ""
+    if first:
+        for name in ("ask", "score", "equal", "endpoint", *(("distilled",) if "filter" in given else ())):
             if name in given:
-                report(name, f"leave out {name}: the classifier is the first model, and the header's the second")
-        if not isinstance(distilled, str) or PurePath(distilled).suffix != ".parquet":
+                report(name, f"leave out {name}: the {first} is the first model, and the header's the second")
+        if "filter" in given:
+            _check_filter(column, kept, report)
+        elif not isinstance(distilled, str) or PurePath(distilled).suffix != ".parquet":
             report("distilled", f"distilled must be a file that sqlenrich distill wrote, not {distilled!r}")
         ask = score = ""
     else:
@@ -97,7 +110,7 @@ def read_cascade(given: Mapping[str, Any], fields: Mapping[str, Type]) -> tuple[
         if name not in fields:
             report("equal", f'equal: no field "{name}"{did_you_mean(name, fields)}')
     otherwise = _otherwise(given, fields, report)
-    wanted = "target" if otherwise is None else "recall"
+    wanted = "recall" if otherwise else "target"
     target, delta = number(wanted, None), number("delta", DEFAULT_DELTA)
     sample = given.get("sample", DEFAULT_SAMPLE)
     if not isinstance(sample, int) or isinstance(sample, bool) or sample < 1:
@@ -121,30 +134,43 @@ def read_cascade(given: Mapping[str, Any], fields: Mapping[str, Type]) -> tuple[
         target=target,
         delta=delta or DEFAULT_DELTA,
         sample=sample,
-        threshold=threshold,
+        threshold=-threshold if threshold is not None and column is not None else threshold,
         distilled=distilled,
+        filter=column,
         endpoint=endpoint,
         otherwise=otherwise,
     )
     return found, problems
 
 
+def _check_filter(column: object, kept: Mapping[str, Type | None], report: Callable[[str, str], None]) -> None:
+    if not isinstance(column, str) or column not in kept:
+        report("filter", f"filter must be a column of key or keep, not {column!r}{did_you_mean(str(column), kept)}")
+    elif not (kept[column] is None or isinstance(kept[column], Decimal) or kept[column] in (BIGINT, DOUBLE)):
+        report("filter", f'filter must be a number, and the column "{column}" is none')
+
+
 def _otherwise(
     given: Mapping[str, Any], fields: Mapping[str, Type], report: Callable[[str, str], None]
-) -> tuple[str, str | bool] | None:
-    """Return the only value that a classifier decides; None for all of them."""
+) -> tuple[tuple[str, Any], ...]:
+    """Return the only answer that is given without the second model; empty for all of them."""
     if "otherwise" not in given:
-        if "recall" in given:
+        if "filter" in given:
+            report("filter", "filter needs otherwise: {FIELD: VALUE, ...}, the answer of the rows that it decides")
+        elif "recall" in given:
             report("recall", "recall needs otherwise: {FIELD: VALUE}, the value that is decided without the model")
-        return None
+        return ()
     written = given["otherwise"]
-    field, value = next(iter(written.items())) if isinstance(written, Mapping) and len(written) == 1 else ("", None)
-    if "distilled" not in given:
-        report("otherwise", "otherwise goes with distilled: a classifier decides that value")
-    elif field not in fields or not isinstance(value, str | bool):
+    known = isinstance(written, Mapping) and written and all(name in fields for name in written)
+    one = known and len(written) == 1 and isinstance(next(iter(written.values())), str | bool)
+    if "distilled" not in given and "filter" not in given:
+        report("otherwise", "otherwise goes with distilled and with filter, which decide that value")
+    elif "filter" in given and not known:
+        report("otherwise", f"otherwise must be fields of the output and their values, not {written!r}")
+    elif "filter" not in given and not one:
         report("otherwise", f"otherwise must be one field of the output and its value, not {written!r}")
     elif "target" in given:
         report("target", "leave out target: with otherwise, recall takes its place")
     else:
-        return field, value
-    return None
+        return tuple(written.items())
+    return ()

@@ -134,9 +134,13 @@ HEADER: dict[str, dict[str, Any]] = {
                 "type": "string",
                 "description": "The file of sqlenrich distill, whose classifier is the first model.",
             },
+            "filter": {
+                "type": "string",
+                "description": "A number of key or keep: rows with its lowest values get the answer otherwise.",
+            },
             "otherwise": {
                 "type": "object",
-                "description": "{FIELD: VALUE}: the only value that the classifier decides.",
+                "description": "{FIELD: VALUE}: the only answer that the classifier or the filter gives.",
             },
             "recall": {
                 "type": "number",

@@ -169,7 +169,7 @@ class _Loader:
             max_attempts=retry.get("max_attempts", 3),
             feedback=retry.get("feedback", False),
             escalate=escalate,
-            cascade=self.cascade(schema, vector=embedding is not None),
+            cascade=self.cascade(schema, columns, (*key, *keep), vector=embedding is not None),
             max_quarantine=self.value("max_quarantine", (int, float), None),
             pin_model=self.pin_model(),
             keep_prompts=bool(keep_prompts),
@@ -329,7 +329,9 @@ class _Loader:
         self.report_all(problems)
         return quality
 
-    def cascade(self, schema: Mapping[str, Any], *, vector: bool) -> Cascade | None:
+    def cascade(
+        self, schema: Mapping[str, Any], columns: Mapping[str, SourceColumn], kept: tuple[str, ...], *, vector: bool
+    ) -> Cascade | None:
         given = self.mapping("cascade")
         if not given or "output" in self.wrong:
             return None
@@ -338,7 +340,8 @@ class _Loader:
             return None
         if self.values.get("keep_prompts") is False:
             self.report("cascade: the second model needs the prompts, and keep_prompts is false", ("cascade",))
-        cascade, problems = read_cascade(given, output_columns(schema))
+        kinds = {name: columns[name].type if name in columns else None for name in kept}
+        cascade, problems = read_cascade(given, output_columns(schema), kinds)
         self.report_all(problems)
         return cascade
 

@@ -61,6 +61,11 @@ class Weights:
         return f"{CLASSIFIERS}{self.field}"
 
     @property
+    def fields(self) -> tuple[str, ...]:
+        """The fields of an answer."""
+        return (self.field,)
+
+    @property
     def answers(self) -> tuple[str, ...]:
         """The answer for each value, as a model would write it."""
         return tuple(compact_json({self.field: value}) for value in self.values)

@@ -10,15 +10,17 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from sqlglot import exp
 
 import sqlenrich as se
 from sqlenrich.core.names import identifier
 from sqlenrich.core.printer import print_sql
-from sqlenrich.core.types import STRING, Type
+from sqlenrich.core.types import DOUBLE, STRING, Type
 from sqlenrich.engines import get_engine
 from sqlenrich.plan.references import References
 from sqlenrich.plan.relations import Relations
 from sqlenrich.plan.scores_query import scores_query
+from sqlenrich.spec.column_filter import Classifier, ColumnFilter
 from sqlenrich.spec.weights import Weights, grams_of, mark_of, read_weights
 
 Table = tuple[Mapping[str, Type], Sequence[Sequence[Any]]]
@@ -128,7 +130,7 @@ def written(tables: Mapping[str, Table], engine: str) -> dict[str, Any]:
 RUNNERS = {"duckdb": _duckdb, "spark": _spark, "bigquery": _bigquery, "snowflake": _snowflake}
 
 
-@pytest.mark.parametrize(
+ON_ENGINES = pytest.mark.parametrize(
     "engine",
     [
         "duckdb",
@@ -137,6 +139,9 @@ RUNNERS = {"duckdb": _duckdb, "spark": _spark, "bigquery": _bigquery, "snowflake
         "snowflake",
     ],
 )
+
+
+@ON_ENGINES
 def test_answers_and_leads_are_those_of_python(engine: str) -> None:
     before, behind = "Which kind?\nText: ", "\nAnswer:"
     # What interprets row by row is slow: it has fewer of the same texts.
@@ -146,9 +151,7 @@ def test_answers_and_leads_are_those_of_python(engine: str) -> None:
     expected = {key: found for key, prompt in prompts.items() if (found := weights.decide(prompt)) is not None}
     assert len({answer for answer, _ in expected.values()}) == VALUES
     assert 0 < len(prompts) - len(expected) < 60
-    words = get_engine(engine)
-    tables = Relations(words, {role: words_table(role) for role in ("prompts", "weights")})
-    sql = print_sql(words, tables.bound(scores_query(References(words), weights)))
+    sql = printed(engine, weights)
     rows = [*prompts.items(), *[*prompts.items()][:20], (None, None)]
     given: dict[str, Table] = {
         "prompts": ({"request_hash": STRING, "prompt": STRING}, rows),
@@ -160,10 +163,27 @@ def test_answers_and_leads_are_those_of_python(engine: str) -> None:
     assert {key: (answer, int(score)) for key, answer, score in found} == expected
 
 
-def words_table(role: str) -> Any:
-    from sqlglot import exp
+@ON_ENGINES
+def test_a_filter_scores_what_has_a_number(engine: str) -> None:
+    """The highest number of equal prompts counts; one without a number leaves the request to the model."""
+    numbers: dict[str, list[float | None]] = {
+        "one": [0.25], "low": [-3.5], "equal": [0.5, -1.0], "none": [None], "half": [0.5, None],
+    }  # fmt: skip
+    if engine in ("duckdb", "spark"):  # the others' rows are written as literals
+        numbers |= {"nan": [float("nan")], "inf": [float("inf")], "-inf": [float("-inf")]}
+    rows = [(key, key, number) for key, listed in numbers.items() for number in listed]
+    columns = {"request_hash": STRING, "prompt": STRING, "likeness": DOUBLE}
+    sql = printed(engine, ColumnFilter("likeness", {"kind": "it's", "n": 1}))
+    with RUNNERS[engine]() as run:
+        found = run(sql, {"prompts": (columns, [*rows, (None, None, 0.5)])})
+    answer = '{"kind":"it\'s","n":1}'
+    assert sorted(map(tuple, found)) == [("equal", answer, -0.5), ("low", answer, 3.5), ("one", answer, -0.25)]
 
-    return exp.to_table(role)
+
+def printed(engine: str, classifier: Classifier) -> str:
+    words = get_engine(engine)
+    tables = Relations(words, {role: exp.to_table(role) for role in ("prompts", "weights")})
+    return print_sql(words, tables.bound(scores_query(References(words), classifier)))
 
 
 def test_a_file_holds_what_was_written(tmp_path: Path) -> None:

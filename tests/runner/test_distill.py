@@ -132,7 +132,7 @@ def test_a_filter_decides_one_value_and_loses_no_more_of_the_others_than_is_cert
     facts = report["cascade"]
     assert (facts["otherwise"], facts["certified"], facts["target"]) == ({"relevant": False}, True, 0.7)
     assert 600 < report["calls"] < 3000
-    assert "of another value are lost, recall 0.7, delta 0.05" in found.err
+    assert "of another value are lost, recall of 0.7, delta 0.05" in found.err
     filtered = rows(tmp_path / "out.duckdb", "SELECT body, relevant FROM intent WHERE _model = 'distilled:relevant'")
     assert len(filtered) == 5000 - report["calls"]
     assert {value for _, value in filtered} == {False}

@@ -171,7 +171,8 @@ def _agreement(cascade: Cascade, runs: Sequence[RunFigures], command: Commands) 
     if not facts["certified"]:
         figure = f"{100 * facts['equal'] / max(facts['sample'], 1):.1f} %"
         return Tile(question, "told", figure, f"of {sample}: nothing is certified; {asked}")
-    detail = f"of {sample}; at least {100 * facts['target']:g} % certified from {facts['threshold']:g}; {asked}"
+    bound = f"{facts['column']} up to" if facts.get("column") else "from"
+    detail = f"of {sample}; at least {100 * facts['target']:g} % certified {bound} {facts['threshold']:g}; {asked}"
     return Tile(question, "good", f"{100 * facts['agreement']:.1f} %", detail)
 
 
