@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import time
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 
+from sqlenrich.core import runtime
 from sqlenrich.schema import evaluate_checks
 from sqlenrich.schema.checks.json_text import repair
 from sqlenrich.schema.checks.repairs import kept_nulls
@@ -73,7 +73,7 @@ class AnswerJudge:
         self._contract = contract
         self._keep_null = kept_nulls(contract.schema)
         self._refused: Counter[str] = Counter()
-        self._began, self._spent = time.monotonic(), 0.0
+        self._began, self._spent = runtime.monotonic(), 0.0
 
     @property
     def missing(self) -> int:
@@ -98,14 +98,14 @@ class AnswerJudge:
         """
         given = [answer for answer in answers if answer.call_error is None]
         self.answered += len(given) if of is None else max(len(given), of)
-        began = time.monotonic()
+        began = runtime.monotonic()
         first = self.judged * _STRIDE % max(1, len(given))  # the first ones of each batch would be alike
         for answer in given[first:] + given[:first]:
-            now = time.monotonic()
+            now = runtime.monotonic()
             if self.judged >= self.policy.least and self._spent + now - began > self.policy.share * (now - self._began):
                 break
             self._judge(answer)
-        self._spent += time.monotonic() - began
+        self._spent += runtime.monotonic() - began
 
     def ends_run(self, budget: Budget | None, left: int) -> bool:
         """Whether the run ends here, with so many requests to go; it is recorded as the cap that was reached."""

@@ -13,17 +13,16 @@ what the vendor has: the next one collects it.
 from __future__ import annotations
 
 import threading
-import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field, replace
-from datetime import UTC, datetime
 from decimal import Decimal
 from itertools import chain
 from typing import TYPE_CHECKING, Any
 
 from sqlenrich.ask.client import ClientAsker
 from sqlenrich.ask.model_choice import ModelChoice, request_changes
+from sqlenrich.core import runtime
 from sqlenrich.core.errors import ConfigError
 from sqlenrich.core.plurals import counted
 from sqlenrich.llm.messages import Answer, Request
@@ -145,7 +144,7 @@ class BatchAsker:
     @contextmanager
     def open(self, choice: ModelChoice) -> Iterator[None]:
         """Reach the vendor, and find out what became of batches that an earlier run left open."""
-        self._choice, self._began = choice, time.monotonic()
+        self._choice, self._began = choice, runtime.monotonic()
         with ExitStack() as self._stack:
             self._vendor = self._enter(choice)
             self._find_open()
@@ -236,7 +235,7 @@ class BatchAsker:
 
     @property
     def _poll_s(self) -> float:
-        later = time.monotonic() - self._began > self.policy.later_after_s
+        later = runtime.monotonic() - self._began > self.policy.later_after_s
         return self.policy.later_poll_s if later else self.policy.poll_s
 
     # Sending ---------------------------------------------------------------------------------------------------------
@@ -328,7 +327,7 @@ class BatchAsker:
             model=self.choice.resolved.name,
             requests=len(chunk),
             bytes=size,
-            noted_at=datetime.now(UTC),
+            noted_at=runtime.now(),
         )
         self.client.backend.hold()
         asked = [BatchedRequest(one.request_hash, one.attempt, one.sent_hash or one.request_hash) for one in chunk]

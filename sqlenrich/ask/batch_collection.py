@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from datetime import UTC, datetime
 
+from sqlenrich.core import runtime
 from sqlenrich.core.plurals import counted
 from sqlenrich.llm.batch.answers import answer_of, lost_answer, run_failure
 from sqlenrich.llm.batch.errors import BatchError, GoneError
@@ -71,7 +71,7 @@ class BatchCollection:
             batch,
             state="collected" if asked or found.unasked < len(wanted) else "abandoned",
             at=None,
-            ended_at=info.ended_at or datetime.now(UTC),
+            ended_at=info.ended_at or runtime.now(),
             answered=found.answered,
             failed=found.failed,
             unasked=found.unasked,

@@ -3,11 +3,11 @@ what a lost reply did."""
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
 from typing import TypeVar
 
+from sqlenrich.core import runtime
 from sqlenrich.llm.batch.errors import BatchError, GoneError, ReplyLostError, UnavailableError
 from sqlenrich.llm.batch.vendor import BatchInfo, BatchVendor
 from sqlenrich.store.batches import Batch, BatchLedger
@@ -125,7 +125,7 @@ class BatchCreation:
 
         It is done again only where the vendor did nothing.
         """
-        began, delay, lost = time.monotonic(), self.policy.first_delay_s, 0
+        began, delay, lost = runtime.monotonic(), self.policy.first_delay_s, 0
         while True:
             try:
                 return step()
@@ -136,7 +136,7 @@ class BatchCreation:
                 if doubtful() or lost >= self.policy.tries:
                     raise
             except UnavailableError as error:
-                if time.monotonic() - began > self.policy.unavailable_for_s:
+                if runtime.monotonic() - began > self.policy.unavailable_for_s:
                     raise
                 if not self.pause(max(error.wait_s, delay)):
                     raise

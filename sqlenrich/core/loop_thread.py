@@ -7,7 +7,8 @@ import threading
 from collections.abc import Callable, Coroutine
 from concurrent.futures import Future
 from contextlib import suppress
-from typing import TypeVar
+from queue import SimpleQueue
+from typing import Any, TypeVar
 
 T = TypeVar("T")
 
@@ -49,6 +50,10 @@ class LoopThread:
         """Call a function in the loop, and do not wait. Nothing happens once the loop has ended."""
         with suppress(RuntimeError):
             self.loop.call_soon_threadsafe(action, *arguments)
+
+    def queue(self) -> SimpleQueue[Any]:
+        """Return a queue by which the loop gives something to a caller, who waits for it."""
+        return SimpleQueue()
 
     def end(self) -> None:
         """Cancel what still runs in the loop, end the thread and close the loop."""

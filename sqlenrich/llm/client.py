@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import math
 import os
-import time
 from collections.abc import Callable, Coroutine, Iterator, Sequence
 from concurrent.futures import CancelledError
 from dataclasses import replace
@@ -13,7 +12,8 @@ from itertools import islice
 from types import TracebackType
 from typing import Any, TypeVar
 
-from sqlenrich.core.loop_thread import LoopThread, new_loop
+from sqlenrich.core import runtime
+from sqlenrich.core.loop_thread import LoopThread
 from sqlenrich.llm.health import EndpointHealth, Stopped
 from sqlenrich.llm.messages import Answer, Request
 from sqlenrich.llm.model import Model
@@ -98,7 +98,7 @@ class Client:
 
     def __enter__(self) -> Client:
         self._pid = os.getpid()
-        self._thread = LoopThread("sqlenrich-client", new_loop())
+        self._thread = runtime.loop_thread("sqlenrich-client")
         self._thread.start()
         try:
             self._wait(self.model.open())
@@ -252,7 +252,8 @@ class Client:
         if self.stopped:
             return
         self._reopen_after_fork()
-        stream = Stream(self._context())
+        thread = self._open_thread()
+        stream = Stream(self._context(), thread.queue())
         self._streams.append(stream)
         outstanding = 0
         reading = True
@@ -289,9 +290,9 @@ class Client:
     ) -> Iterator[list[Answer]]:
         """Answer in the caller's thread: nothing waits, so an event loop would only cost time."""
         while not self.stopped:
-            until = time.monotonic() + self.policy.batch_s
+            until = runtime.monotonic() + self.policy.batch_s
             chunk: list[Request] = []
-            while len(chunk) < self.policy.batch_rows and time.monotonic() < until:
+            while len(chunk) < self.policy.batch_rows and runtime.monotonic() < until:
                 more = list(islice(requests, min(INSTANT_CHUNK, self.policy.batch_rows - len(chunk))))
                 chunk += more
                 if not more:

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import asyncio
-import time
 from collections.abc import Callable, Collection
 from dataclasses import dataclass
 from weakref import WeakSet
+
+from sqlenrich.core import runtime
 
 OUTAGE_S = 1.0
 """Failures alone for at least this long are an outage; a shorter series is taken for single failures."""
@@ -88,7 +89,7 @@ class EndpointHealth:
 
     def succeeded(self) -> None:
         """Record a definite response; the refusal of one row is one."""
-        self._succeeded_at = time.monotonic()
+        self._succeeded_at = runtime.monotonic()
         self._failing_since = None
         self.failures_in_a_row = 0
         self._retry_budget += self.policy.retries_per_answer
@@ -101,7 +102,7 @@ class EndpointHealth:
         """Record that the endpoint works, although the requests in flight fail."""
         self._failing_since = None
         self.failures_in_a_row = 0
-        self._succeeded_at = self._canary_answered_at = time.monotonic()
+        self._succeeded_at = self._canary_answered_at = runtime.monotonic()
 
     def canary_answered_since(self, started: float) -> bool:
         """Whether the endpoint was found to work after the monotonic time ``started``."""
@@ -127,25 +128,25 @@ class EndpointHealth:
     def down_s(self) -> float:
         """Return the seconds for which requests were sent and none succeeded, else 0. For any thread."""
         since = self._failing_since
-        return 0.0 if since is None else time.monotonic() - since
+        return 0.0 if since is None else runtime.monotonic() - since
 
     def idle(self) -> None:
         """Record that one stream has nothing in flight; while none has, an outage does not grow."""
         self._busy_streams = max(self._busy_streams - 1, 0)
         if self._busy_streams == 0:
-            self._idle_since = time.monotonic()
+            self._idle_since = runtime.monotonic()
 
     def busy(self) -> None:
         """Record that one stream sends requests again."""
         self._busy_streams += 1
         if self._idle_since is not None and self._failing_since is not None:
-            self._failing_since += time.monotonic() - self._idle_since
+            self._failing_since += runtime.monotonic() - self._idle_since
         self._idle_since = None
 
     def exclude(self, seconds: float) -> None:
         """Take seconds off the outage: the user's own limits allowed no request then."""
         if self._failing_since is not None:
-            self._failing_since = min(self._failing_since + seconds, time.monotonic())
+            self._failing_since = min(self._failing_since + seconds, runtime.monotonic())
 
     async def pause(self, seconds: float) -> None:
         """Wait before a retry. Raises Stopped as soon as the run stops."""

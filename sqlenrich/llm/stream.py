@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import asyncio
-import time
 from collections import deque
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 from queue import SimpleQueue
 
+from sqlenrich.core import runtime
 from sqlenrich.core.errors import RunError
 from sqlenrich.llm.health import OUTAGE_S, EndpointHealth, Stopped
 from sqlenrich.llm.messages import Answer, Request
@@ -80,7 +80,7 @@ class Stream:
     queue and the outbox only, and both of these allow that.
     """
 
-    def __init__(self, context: StreamContext) -> None:
+    def __init__(self, context: StreamContext, outbox: SimpleQueue[list[Answer] | StreamEnd] | None = None) -> None:
         self.workers = 0
         self.closing = False
         self.stored = 0
@@ -92,12 +92,12 @@ class Stream:
         self._queue: deque[Request] = deque()
         self._feed_due = False
         self._tasks: set[asyncio.Task[None]] = set()
-        self._outbox: SimpleQueue[list[Answer] | StreamEnd] = SimpleQueue()
+        self._outbox = SimpleQueue() if outbox is None else outbox
         self._left: list[Answer] | StreamEnd | None = None
         self._batch: list[Answer] = []
         self._flush_timer: asyncio.TimerHandle | None = None
         self._check_timer: asyncio.TimerHandle | None = None
-        self._checked_at = time.monotonic()
+        self._checked_at = runtime.monotonic()
         self._canary: asyncio.Task[None] | None = None
         self._canary_failed_at = self._canary_asked_at = float("-inf")
         self._grace_timer: asyncio.TimerHandle | None = None
@@ -219,7 +219,7 @@ class Stream:
                     return
                 self._sent += 1
                 context.exposed()
-                started = time.monotonic()
+                started = runtime.monotonic()
                 try:
                     answer = await self._model.ask(request)
                 except Stopped:
@@ -301,7 +301,7 @@ class Stream:
         """End the stream where nothing succeeded for too long."""
         if self._ended:
             return
-        give_up_s, now = self._policy.give_up_s, time.monotonic()
+        give_up_s, now = self._policy.give_up_s, runtime.monotonic()
         if (
             self._limiter is not None
             and self._limiter.waits_for_own_rate
@@ -344,14 +344,14 @@ class Stream:
                 self._health.canary_answered()
                 self._release_doubtful()
             else:
-                self._canary_failed_at = time.monotonic()
+                self._canary_failed_at = runtime.monotonic()
         finally:
             self._canary = None
 
     def _warn(self) -> None:
         """Warn of an outage, and of its end."""
         down_s, warnings, policy = self._health.down_s(), self._context.warnings, self._policy
-        now = time.monotonic()
+        now = runtime.monotonic()
         if not self._warned and down_s >= policy.outage_warning_s and now - self._warned_at >= policy.warning_every_s:
             self._warned, self._warned_at = True, now
             end = f"the run ends after {policy.give_up_s:.0f} s without any"

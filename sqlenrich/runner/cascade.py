@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import math
-import time
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from datetime import UTC, datetime
 from typing import Any
 
 from sqlenrich.ask.model_choice import ModelChoice, WantedModel
 from sqlenrich.ask.rounds import Rounds
+from sqlenrich.core import runtime
 from sqlenrich.core.errors import ConfigError, SqlenrichError, raising_first
 from sqlenrich.core.json import compact_json
 from sqlenrich.core.plurals import counted
@@ -99,8 +98,8 @@ class Cascading:
             first,
             model=self.second,
             caps=caps,
-            started=datetime.now(UTC),
-            clock=time.monotonic(),
+            started=runtime.now(),
+            clock=runtime.monotonic(),
             run_id=f"{first.run_id}.cascade",
             line=None,
             request=None,

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -11,6 +10,7 @@ from typing import Any, NamedTuple, Unpack
 from sqlenrich.ask.model_choice import CLIENT_ENGINE, MOCK, ModelChoice, WantedModel, choose_model
 from sqlenrich.ask.observer import Observer, Stopper
 from sqlenrich.ask.rounds import Rounds
+from sqlenrich.core import runtime
 from sqlenrich.core.embedding import DEFAULT_ALIASES
 from sqlenrich.core.errors import ConfigError, SqlenrichError, raising_first
 from sqlenrich.core.plurals import counted
@@ -65,7 +65,7 @@ def retry(
     dropped. Raises ConfigError
     where the file would ask something else than the last run did.
     """
-    clock = time.monotonic()
+    clock = runtime.monotonic()
     setup = set_up("retry", RetryOptions, options, enrichment, output=output, model=model, caps=caps, config=config)
     enrichment, config, wanted, caps = setup.enrichment, setup.config, setup.wanted, setup.caps
     check_keeps_prompts(enrichment)

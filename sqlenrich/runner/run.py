@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import importlib
 import threading
-import time
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from pathlib import Path
@@ -13,6 +12,7 @@ from typing import TYPE_CHECKING, Any, Unpack, overload
 from sqlenrich.ask.classifier import make_scores
 from sqlenrich.ask.model_choice import ModelChoice
 from sqlenrich.ask.observer import Observer, Stopper
+from sqlenrich.core import runtime
 from sqlenrich.core.errors import ConfigError, SqlenrichError, raising_first
 from sqlenrich.core.plurals import counted
 from sqlenrich.plan.compile import snapshot_digest
@@ -140,7 +140,7 @@ def run_one(
     **options: Unpack[RunOptions],
 ) -> Report:
     """Enrich a table as :func:`run` does, as the run of a given id."""
-    clock = time.monotonic()
+    clock = runtime.monotonic()
     setup = set_up(
         "run", RunOptions, options, enrichment,
         input=input, output=output, model=model, caps=caps, responses=responses, config=config,

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import time
 import uuid
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from datetime import UTC, datetime
+from datetime import datetime
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, cast
 from urllib.parse import urlsplit
@@ -25,6 +24,7 @@ from sqlenrich.ask.observer import NullObserver, Observer, PlanLine, Stopper
 from sqlenrich.ask.progress import Progress
 from sqlenrich.ask.rounds import Rounds
 from sqlenrich.ask.served_models import ModelPin, changes, pin_of, served_in_run, served_in_table
+from sqlenrich.core import runtime
 from sqlenrich.core.errors import SqlenrichError
 from sqlenrich.plan.plan import Plan, Step
 from sqlenrich.plan.request import ResolvedModel
@@ -67,8 +67,8 @@ class Session:
     """The requests of a warehouse's statement; None: what takes 5 minutes."""
     name: str = ""
     """What the tables and the line of the ledger are named after."""
-    started: datetime = field(default_factory=lambda: datetime.now(UTC))
-    clock: float = field(default_factory=time.monotonic)
+    started: datetime = field(default_factory=runtime.now)
+    clock: float = field(default_factory=runtime.monotonic)
     run_id: str = ""
     line: RunStart | None = None
     """The line of the ledger, once the verb has begun."""
@@ -240,11 +240,11 @@ class Session:
             currency="" if prices is None else prices.currency,
             at_most=at_most,
         )
-        asked = time.monotonic()
+        asked = runtime.monotonic()
         stopped = counts.pending > 0 and self.stopper.requested
         self.declined = not stopped and not self.observer.plan(line)
         declined = stopped or self.declined
-        self.clock += time.monotonic() - asked  # a person may have thought about the question
+        self.clock += runtime.monotonic() - asked  # a person may have thought about the question
         if declined:
             self.stopper.stop()
         return not declined
@@ -281,7 +281,7 @@ class Session:
             pending=results.pending + unasked,
             quarantine=results.reasons,
             **account(self.backend, plan, self.run_id, self.config.prices),
-            seconds=round(time.monotonic() - self.clock, 3),
+            seconds=round(runtime.monotonic() - self.clock, 3),
             name=self.name,
             output=self.backend.output,
             max_quarantine=self.enrichment.max_quarantine,

@@ -5,7 +5,6 @@ from __future__ import annotations
 import uuid
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from datetime import UTC, datetime
 from graphlib import CycleError, TopologicalSorter
 from pathlib import Path
 from typing import Any
@@ -15,6 +14,7 @@ from sqlglot import exp
 from sqlglot.optimizer.qualify import qualify
 
 from sqlenrich.ask.observer import NullObserver, Observer
+from sqlenrich.core import runtime
 from sqlenrich.core.errors import ConfigError, did_you_mean
 from sqlenrich.core.exit_status import EXIT_DONE, EXIT_OVER_LIMIT, EXIT_STOPPED
 from sqlenrich.core.plurals import counted
@@ -117,7 +117,7 @@ class StepGroup:
         **options: Any,
     ) -> None:
         loaded = [enrichment_of(each) for each in enrichments]
-        self.group = f"{datetime.now(UTC):%Y%m%dT%H%M%S}-{uuid.uuid4().hex[:8]}"
+        self.group = f"{runtime.now():%Y%m%dT%H%M%S}-{uuid.uuid4().hex[:8]}"
         self.steps = in_order(loaded)
         self._names = {step.name for step in self.steps}
         self._output: Any = output

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import time
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from sqlenrich.ask.observer import PlanLine
+from sqlenrich.core import runtime
 from sqlenrich.spec.prices import Price, money
 
 if TYPE_CHECKING:
@@ -21,7 +21,7 @@ class Tally:
     """Counts the answers of a run: how many, how fast, their tokens and cost, and the failures that they show."""
 
     def __init__(self) -> None:
-        self.started = time.monotonic()
+        self.started = runtime.monotonic()
         self.done = self.total = 0
         self.tokens_in = self.tokens_cached = self.tokens_out = 0
         self.uncounted = False

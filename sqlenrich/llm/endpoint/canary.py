@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import asyncio
-import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
+from sqlenrich.core import runtime
 from sqlenrich.llm.endpoint.connections import Connections
 from sqlenrich.llm.endpoint.http import HttpError
 from sqlenrich.llm.endpoint.response import BatchCompletion, Completion
@@ -86,12 +86,12 @@ class Canary:
         """Whether a URL answers now."""
         state = self._states[number]
         async with state.lock:
-            if time.monotonic() - state.asked_at >= self.policy.valid_s:
+            if runtime.monotonic() - state.asked_at >= self.policy.valid_s:
                 try:
                     state.answers = await self._ask(number, state)
                 except (HttpError, OSError, ValueError):
                     state.answers = False
-                state.asked_at = time.monotonic()
+                state.asked_at = runtime.monotonic()
             return state.answers
 
     async def _ask(self, number: int, state: _State) -> bool:

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Sequence
 
+from sqlenrich.core import runtime
 from sqlenrich.llm.endpoint.truncation import TruncationDetector
 from sqlenrich.llm.throttle.quota import QuotaFinding
 
@@ -43,9 +43,9 @@ class EndpointWarnings:
 
     def down(self, number: int, failure: str) -> bool:
         """Warn of an endpoint that can't be reached while others can, now and then; give whether it was told."""
-        told = self._several and time.monotonic() - self._down_at.get(number, float("-inf")) > self._down_every_s
+        told = self._several and runtime.monotonic() - self._down_at.get(number, float("-inf")) > self._down_every_s
         if told:
-            self._down_at[number] = time.monotonic()
+            self._down_at[number] = runtime.monotonic()
             self.add(number, f"can't be reached ({failure}): its requests go elsewhere")
         return told
 

@@ -5,11 +5,11 @@ from __future__ import annotations
 import errno
 import re
 import ssl
-import time
 from dataclasses import dataclass, replace
 
 import orjson
 
+from sqlenrich.core import runtime
 from sqlenrich.core.errors import RunError, did_you_mean
 from sqlenrich.llm.endpoint.canary import Canary
 from sqlenrich.llm.endpoint.connect import ProxyError
@@ -130,7 +130,7 @@ class FailureReader:
         if told == "true" and fault is Fault.UNCLEAR:
             fault = Fault.TRANSIENT
         text = self._secrets.hide(one_line(f"HTTP {response.status}: {message or response.reason or 'no message'}"))
-        in_a_row = self._counters[number].add(fault, text, request, latency_s, time.monotonic())
+        in_a_row = self._counters[number].add(fault, text, request, latency_s, runtime.monotonic())
         if fault is Fault.TRANSIENT:
             return Failure(text, wait_s=wait_s or 0.0, busy=response.status in BUSY, final=told == "false")
         if fault is Fault.ROW:

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import random
-import time
 from collections.abc import Sequence
 from contextlib import suppress
-from datetime import UTC, datetime
 
+from sqlenrich.core import runtime
 from sqlenrich.core.endpoint import Endpoint
 from sqlenrich.core.errors import RunError
 from sqlenrich.llm.endpoint.adaptations import RequestChange
@@ -159,10 +158,10 @@ class EndpointModel:
         be at fault itself. Raises RunError where nobody listens, and where all of them fail and either there are three
         or the list of models fails as well. Without requests it asks for the list of models alone.
         """
-        policy, began = self.policy, time.monotonic()
+        policy, began = self.policy, runtime.monotonic()
         replies: list[Reply] = []
         for request in requests:
-            if len(replies) >= policy.probes and time.monotonic() - began > policy.more_probes_s:
+            if len(replies) >= policy.probes and runtime.monotonic() - began > policy.more_probes_s:
                 break
             tries = max(min(policy.probe_tries, self.config.max_tries), len(self.endpoint_urls))
             reply = await self._post(request.request_hash, (request.prompt,), tries, probing=True)
@@ -210,14 +209,14 @@ class EndpointModel:
         limiter, policy = self.limiter, self.policy
         size = len(body)
         calls = failures = refusals = 0
-        began = time.monotonic()
+        began = runtime.monotonic()
         while True:
             permit = limiter.try_acquire(size) or await limiter.acquire(size, again=calls > 0)
             url = self.endpoint_urls[permit.endpoint.number]
             if known != len(self._body.changes):  # while this one waited: the time tells the form of each request
                 body, known = self._body.of(prompts), len(self._body.changes)
-            asked_at = datetime.now(UTC)
-            started = time.monotonic()
+            asked_at = runtime.now()
+            started = runtime.monotonic()
             self.health.sent(again=calls > 0)
             calls += 1
             try:
@@ -225,7 +224,7 @@ class EndpointModel:
             except BaseException:
                 limiter.release(permit, begun=True)
                 raise
-            latency_ms = round((time.monotonic() - started) * 1000)
+            latency_ms = round((runtime.monotonic() - started) * 1000)
             if not isinstance(result, Failure):
                 limiter.answered(permit, result.tokens_in, result.tokens_out, result.tokens_cached)
                 self.health.succeeded()
@@ -327,7 +326,7 @@ class EndpointModel:
 
     def _another(self, endpoint: EndpointState) -> bool:
         """Whether another endpoint than this one takes requests now."""
-        now = time.monotonic()
+        now = runtime.monotonic()
         return any(other.up and other.blocked_s(now) <= 0 for other in self.limiter.endpoints if other is not endpoint)
 
     def _disable(self, endpoint: EndpointState, why: str, *, probing: bool) -> bool:
@@ -352,7 +351,7 @@ class EndpointModel:
         """Probe an endpoint that is down until it answers, ever less often."""
         tries, revive_s = max(endpoint.rests - 1, 0), self.policy.revive_s
         while self._connections.is_open and not endpoint.disabled:
-            began = time.monotonic()
+            began = runtime.monotonic()
             await asyncio.sleep(revive_s[min(tries, len(revive_s) - 1)] * random.uniform(0.5, 1.0))
             tries += 1
             try:
@@ -377,7 +376,7 @@ class EndpointModel:
         if not self._connections.is_open:
             raise RuntimeError("the model is not open")
         number = permit.endpoint.number
-        started = time.monotonic()
+        started = runtime.monotonic()
         try:
             response = await self._connections.post(number, body)
         except (HttpError, OSError) as error:
@@ -395,5 +394,5 @@ class EndpointModel:
             return Failure(f"the answer has {len(completion.texts)} answers for {texts} texts", begun=True), sent_id
         self._connections.accepted()
         self._failures.answered(number, started)
-        self._canary.answered(number, body, time.monotonic() - started)
+        self._canary.answered(number, body, runtime.monotonic() - started)
         return completion, sent_id

@@ -6,13 +6,14 @@ import json
 import re
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
-from datetime import UTC, datetime
+from datetime import UTC
 from email.utils import parsedate_to_datetime
 from enum import Enum
 from typing import NamedTuple
 
 import orjson
 
+from sqlenrich.core import runtime
 from sqlenrich.llm.endpoint.event_stream import is_stream, whole_body
 
 ERROR_CHARS = 500
@@ -285,5 +286,5 @@ def retry_after(header: str | None, message: str = "") -> float | None:
             at = parsedate_to_datetime(header)
         except (ValueError, OverflowError):
             return None
-        seconds = (at.replace(tzinfo=at.tzinfo or UTC) - datetime.now(UTC)).total_seconds()
+        seconds = (at.replace(tzinfo=at.tzinfo or UTC) - runtime.now()).total_seconds()
     return min(max(seconds, 0.0), RETRY_AFTER_CAP_S) if seconds == seconds else None

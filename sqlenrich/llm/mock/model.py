@@ -6,12 +6,13 @@ import asyncio
 import json
 import math
 from collections.abc import Mapping
-from datetime import UTC, datetime
+from datetime import datetime
 from functools import partial
 from typing import Any
 
 import orjson
 
+from sqlenrich.core import runtime
 from sqlenrich.core.embedding import Embedding
 from sqlenrich.llm.messages import Answer, Request
 from sqlenrich.llm.mock.draw import Draw
@@ -73,11 +74,11 @@ class MockModel:
         """Return the answer, after ``latency_s``."""
         if self.latency_s > 0:
             await asyncio.sleep(self.latency_s)
-        return self._answer(request, datetime.now(UTC))
+        return self._answer(request, runtime.now())
 
     def answers(self, requests: list[Request]) -> list[Answer]:
         """Return all answers at once, without an event loop."""
-        now = datetime.now(UTC)
+        now = runtime.now()
         return [self._answer(request, now) for request in requests]
 
     def text(self, prompt: str, attempt: int = 1) -> str:

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import math
-import time
 from collections import deque
 from collections.abc import Callable, Collection, Mapping
 
+from sqlenrich.core import runtime
 from sqlenrich.core.limits import PER_MINUTE, Limits
 from sqlenrich.core.tokens import BYTES_PER_TOKEN
 from sqlenrich.llm.health import Stopped, StopSignal
@@ -63,7 +63,7 @@ class RateLimiter:
         self.on_down: Callable[[EndpointState], None] = _ignore
         self.on_quota_found: Callable[[EndpointState, str, int], None] = _ignore
         self.on_quota_estimated: Callable[[EndpointState, QuotaFinding], None] = _ignore
-        now = time.monotonic()
+        now = runtime.monotonic()
         self._buckets: Mapping[str, Bucket] = {
             name: TokenBucket(float(limit), now) for name in PER_MINUTE if (limit := getattr(limits, name)) is not None
         }
@@ -93,7 +93,7 @@ class RateLimiter:
     @property
     def blocked_s(self) -> float:
         """The seconds until an endpoint that is up takes requests again; 0 where one does now."""
-        now = time.monotonic()
+        now = runtime.monotonic()
         return max(0.0, min((endpoint.blocked_s(now) for endpoint in self.endpoints if endpoint.up), default=0.0))
 
     @property
@@ -128,11 +128,11 @@ class RateLimiter:
             self.resume()
             for endpoint in self.endpoints:
                 endpoint.restart()
-        self.wait_times.begin(time.monotonic())
+        self.wait_times.begin(runtime.monotonic())
 
     def end(self) -> None:
         """End a stream."""
-        self.wait_times.end(time.monotonic())
+        self.wait_times.end(runtime.monotonic())
         if not self.wait_times.is_open:
             self._cancel_timer()
             if self._waiting:
@@ -144,7 +144,7 @@ class RateLimiter:
             raise Stopped
         if self._waiting:
             return None
-        now = time.monotonic()
+        now = runtime.monotonic()
         permit, reason, _ = self._admit(size, now)
         if permit is None or self.in_flight >= self.concurrency:
             self.wait_times.mark(reason or "concurrency", now)
@@ -175,7 +175,7 @@ class RateLimiter:
         self._stop.set(tasks)
         if tasks is None:
             self._cancel_timer()
-            self.wait_times.mark("", time.monotonic())
+            self.wait_times.mark("", runtime.monotonic())
         stopped = [entry for entry in self._waiting if self._stop.covers(entry[2])]
         if not stopped:
             return
@@ -196,7 +196,7 @@ class RateLimiter:
         self, permit: Permit, tokens_in: int | None = None, tokens_out: int | None = None, cached: int | None = None
     ) -> None:
         """Record an answer, or the refusal of one row: the endpoint works. Its token counts, where it gives them."""
-        endpoint, now = permit.endpoint, time.monotonic()
+        endpoint, now = permit.endpoint, runtime.monotonic()
         # Answers that arrive together are recorded one by one, before new requests take their places.
         full = 2 * endpoint.in_flight > endpoint.concurrency.limit and self.fixed is None
         endpoint.answered(permit, now, full=full, adapt=self.fixed is None)
@@ -211,11 +211,11 @@ class RateLimiter:
 
     def observe_headers(self, permit: Permit, quotas: Mapping[str, Quota], *, complete: bool) -> None:
         """Record the quotas of a response's headers; ``complete``: the quotas that are not in it are unknown again."""
-        permit.endpoint.observe_headers(permit, quotas, time.monotonic(), complete=complete)
+        permit.endpoint.observe_headers(permit, quotas, runtime.monotonic(), complete=complete)
 
     def refused(self, permit: Permit, wait_s: float) -> None:
         """Record a refusal for a limit (429, 503). ``wait_s``: the seconds of its Retry-After."""
-        endpoint, now = permit.endpoint, time.monotonic()
+        endpoint, now = permit.endpoint, runtime.monotonic()
         endpoint.refused(permit, now)
         if self.leases is not None:
             self.leases.refused(now - permit.at)
@@ -229,7 +229,7 @@ class RateLimiter:
 
     def failed(self, permit: Permit, *, unreachable: bool, timeout: bool, begun: bool = False) -> None:
         """Record a try without an answer; ``begun``: it may have to be paid for all the same."""
-        endpoint, now = permit.endpoint, time.monotonic()
+        endpoint, now = permit.endpoint, runtime.monotonic()
         if timeout and self.leases is not None:
             self.leases.refused(now - permit.at)
         elif timeout:
@@ -249,7 +249,7 @@ class RateLimiter:
 
     def release(self, permit: Permit, *, begun: bool = False) -> None:
         """Give a permit back whose request was abandoned; ``begun``: it may have to be paid for all the same."""
-        now = time.monotonic()
+        now = runtime.monotonic()
         self._return(permit, now, begun)
         self._free(permit.endpoint, now)
 
@@ -354,7 +354,7 @@ class RateLimiter:
 
     def _grant(self) -> None:
         """Give permits to those who wait, as far as possible, and set a timer for the next one."""
-        now = time.monotonic()
+        now = runtime.monotonic()
         reason, wait_s = "", 0.0
         while self._waiting:
             size, waiting, _ = self._waiting[0]

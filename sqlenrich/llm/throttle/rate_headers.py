@@ -9,6 +9,7 @@ from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
 from typing import NamedTuple
 
+from sqlenrich.core import runtime
 from sqlenrich.llm.throttle.leaky_bucket import LeakyBucket
 
 HORIZON_S = 60.0
@@ -92,9 +93,9 @@ def _seconds(text: str, date: str | None) -> float | None:
 def _clock(date: str | None) -> datetime:
     """Return the endpoint's own time: clocks differ."""
     try:
-        at = parsedate_to_datetime(date) if date else datetime.now(UTC)
+        at = parsedate_to_datetime(date) if date else runtime.now()
     except (ValueError, OverflowError):
-        at = datetime.now(UTC)
+        at = runtime.now()
     return at.replace(tzinfo=at.tzinfo or UTC)
 
 

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
-from datetime import UTC, datetime
 from itertools import pairwise
 
 import orjson
 
+from sqlenrich.core import runtime
 from sqlenrich.core.embedding import Embedding
 from sqlenrich.core.errors import ConfigError
 from sqlenrich.llm.endpoint.adaptations import NEXT_FORM, RequestChange, refused_field
@@ -68,7 +68,7 @@ class EmbeddingBody:
     def change(self, name: str, known: int) -> bool:
         """Ask without ``dimensions`` from now on; False where that was done before the request was sent."""
         if not self.changes:
-            self.changes.append(RequestChange(datetime.now(UTC), name))
+            self.changes.append(RequestChange(runtime.now(), name))
         return known == 0
 
     def change_for(self, message: str, param: str) -> str:

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from datetime import UTC, datetime
 
+from sqlenrich.core import runtime
 from sqlenrich.core.turn import split_system
 from sqlenrich.llm.endpoint.adaptations import NEXT_FORM, RequestChange, adaptation_for, refused_field
 from sqlenrich.llm.endpoint.request_config import RequestConfig
@@ -66,7 +66,7 @@ class RequestBody:
         else:
             return False
         self._parts = self._new_parts()
-        self.changes.append(RequestChange(datetime.now(UTC), name))
+        self.changes.append(RequestChange(runtime.now(), name))
         return True
 
     def change_for(self, message: str, param: str) -> str:
