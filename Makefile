@@ -2,6 +2,7 @@
 # make test    sets up and runs the tests
 # make check   style, types and tests: what a change must pass
 # make docs    builds the documentation as a site in build/site; a link that leads nowhere fails
+# make simulate  runs SEEDS lives of runs on a virtual clock, with faults at every boundary
 # make vllm    installs vLLM for the CPU (2.4 GB) and runs a fleet of it
 # make page    looks at the pages in an installed Chromium
 # make golden  rewrites the golden SQL; review the diff
@@ -12,8 +13,9 @@ BIN := $(VENV)/bin
 PYTEST_ARGS ?= -n 4 --dist loadgroup
 
 VLLM ?= .cache/vllm
+SEEDS ?= 1000
 
-.PHONY: demo test check lint docs vllm page golden clean
+.PHONY: demo test check lint simulate docs vllm page golden clean
 
 demo: $(VENV)/.demo
 	@mkdir -p .demo
@@ -30,6 +32,9 @@ lint: $(VENV)/.dev
 	$(BIN)/lint-imports
 
 check: lint test
+
+simulate: $(VENV)/.dev
+	$(BIN)/python -m tests.simulation --seeds $(SEEDS)
 
 docs: $(VENV)/.docs
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict

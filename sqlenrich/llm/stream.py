@@ -91,7 +91,7 @@ class Stream:
         self._limiter = context.limiter
         self._queue: deque[Request] = deque()
         self._feed_due = False
-        self._tasks: set[asyncio.Task[None]] = set()
+        self._tasks: dict[asyncio.Task[None], None] = {}  # in the order in which they began
         self._outbox = SimpleQueue() if outbox is None else outbox
         self._left: list[Answer] | StreamEnd | None = None
         self._batch: list[Answer] = []
@@ -168,8 +168,8 @@ class Stream:
                 self._health.busy()
             self.workers += 1
             task = asyncio.get_running_loop().create_task(self._work(self._queue.popleft()))
-            self._tasks.add(task)
-            task.add_done_callback(self._tasks.discard)
+            self._tasks[task] = None
+            task.add_done_callback(self._tasks.pop)
 
     def _paused(self) -> int:
         """Return the number of workers that wait before a retry and are replaced: none during an outage."""
@@ -199,7 +199,7 @@ class Stream:
         """Abandon what is in flight and end."""
         self.closing = True
         self._queue.clear()
-        for task in self._tasks:
+        for task in tuple(self._tasks):
             task.cancel()
         if self._canary is not None:
             self._canary.cancel()

@@ -11,7 +11,7 @@ from sqlenrich.llm.endpoint.connections import Connections
 from sqlenrich.llm.endpoint.http import HttpError
 from sqlenrich.llm.endpoint.response import BatchCompletion, Completion
 from sqlenrich.llm.health import EndpointHealth
-from sqlenrich.llm.throttle.budget import Budget
+from sqlenrich.llm.throttle.limiter import RateLimiter
 
 
 @dataclass(frozen=True)
@@ -52,7 +52,7 @@ class Canary:
         *,
         timeout_s: float,
         max_out: int,
-        budget: Budget | None = None,
+        limiter: RateLimiter,
         policy: CanaryPolicy | None = None,
     ) -> None:
         self.policy = policy or CanaryPolicy()
@@ -60,7 +60,7 @@ class Canary:
         self._health, self._read = health, read
         self._timeout_s = timeout_s
         self._max_out = max_out
-        self._budget = budget
+        self._limiter, self._budget = limiter, limiter.budget
         self._states = tuple(_State() for _ in connections.urls)
 
     def open(self) -> None:
@@ -97,6 +97,8 @@ class Canary:
     async def _ask(self, number: int, state: _State) -> bool:
         policy, connections = self.policy, self._connections
         least_s = min(policy.least_timeout_s, self._timeout_s)
+        if state.body is not None:
+            await self._limiter.count_without_permit(len(state.body))
         if state.body is None or not self._may_spend(state.body):
             response = await connections.models(number, least_s)
             return response.status < 500 and response.status not in (401, 403)

@@ -84,8 +84,8 @@ class HttpPool:
         self._route, self._prefix = route, route.prefix
         self.set_headers(headers)
         self._idle: list[_Connection] = []
-        self._busy: set[_Connection] = set()
-        self._open: set[_Connection] = set()
+        self._busy: dict[_Connection, None] = {}  # in order, as a set of objects is not
+        self._open: dict[_Connection, None] = {}
         self._sweeper: asyncio.TimerHandle | None = None
 
     def set_headers(self, headers: Mapping[str, str]) -> None:
@@ -106,7 +106,7 @@ class HttpPool:
         line = f"{method} {self._prefix}{target}".encode()
         head = b"%b HTTP/1.1\r\n%b%d\r\n\r\n" % (line, self._head, len(body))
         waiter = connection.begin(head + body, loop, timeout_s or self.timeout_s)
-        self._busy.add(connection)
+        self._busy[connection] = None
         if self._sweeper is None:
             self._sweep(loop)
         try:
@@ -115,7 +115,7 @@ class HttpPool:
             connection.close()
             raise
         finally:
-            self._busy.discard(connection)
+            self._busy.pop(connection, None)
         if connection.reusable:
             connection.idle_since = loop.time()
             self._idle.append(connection)
@@ -130,7 +130,7 @@ class HttpPool:
         if self._sweeper is not None:
             self._sweeper.cancel()
             self._sweeper = None
-        for connection in self._open:
+        for connection in tuple(self._open):
             connection.close()
         self._idle.clear()
         while self._open:
@@ -157,7 +157,7 @@ class HttpPool:
                 sock.close()
             # uvloop says nothing to a connection that was just made when the wait for it is cancelled.
             connection.close()
-            self._open.discard(connection)
+            self._open.pop(connection, None)
             if isinstance(error, TimeoutError):
                 raise HttpConnectError("timeout: no connection") from None
             raise
@@ -182,7 +182,7 @@ class _Connection(asyncio.Protocol):
     ``among`` holds it while it is open. ``largest_body`` is in bytes.
     """
 
-    def __init__(self, among: set[_Connection], largest_body: int) -> None:
+    def __init__(self, among: dict[_Connection, None], largest_body: int) -> None:
         self._among, self._largest_body = among, largest_body
         self.idle_since = 0.0
         self._transport: asyncio.Transport | None = None
@@ -232,7 +232,7 @@ class _Connection(asyncio.Protocol):
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         """Take the transport."""
         self._transport = cast(asyncio.Transport, transport)  # uvloop's is none by class
-        self._among.add(self)
+        self._among[self] = None
 
     def data_received(self, data: bytes) -> None:
         """Parse what came; bytes that nobody asked for end the connection."""
@@ -253,7 +253,7 @@ class _Connection(asyncio.Protocol):
     def connection_lost(self, error: Exception | None) -> None:
         """A body without a length ends here; any other response that is not whole broke off."""
         self._transport = None
-        self._among.discard(self)
+        self._among.pop(self, None)
         if self._waiter is None:
             return
         framed = "content-length" in self._headers or "transfer-encoding" in self._headers

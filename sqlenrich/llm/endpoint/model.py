@@ -76,13 +76,13 @@ class EndpointModel:
             self._body.read,
             timeout_s=endpoint.timeout,
             max_out=self.limiter.policy.output_tokens if config.max_out is None else config.max_out,
-            budget=self.limiter.budget,
+            limiter=self.limiter,
             policy=policy.canary,
         )
         self._failures = FailureReader(self._connections, self.name, self._body, self._canary, policy.refusals)
         self._timeouts: dict[str, int] = {}
         self._unanswered: set[str] = set()
-        self._reviving: set[asyncio.Task[None]] = set()
+        self._reviving: dict[asyncio.Task[None], None] = {}
 
     def __repr__(self) -> str:
         return f"EndpointModel({', '.join(url.shown for url in self.endpoint_urls)!r}, model={self.name!r})"
@@ -132,7 +132,7 @@ class EndpointModel:
 
     async def close(self) -> None:
         """Close all connections."""
-        for task in self._reviving:
+        for task in tuple(self._reviving):
             task.cancel()
         await self._connections.close()
 
@@ -344,8 +344,8 @@ class EndpointModel:
     def _down(self, endpoint: EndpointState) -> None:
         told = self._notices.down(endpoint.number, self.health.last_failure)
         task = asyncio.get_running_loop().create_task(self._revive(endpoint, told=told))
-        self._reviving.add(task)
-        task.add_done_callback(self._reviving.discard)
+        self._reviving[task] = None
+        task.add_done_callback(self._reviving.pop)
 
     async def _revive(self, endpoint: EndpointState, *, told: bool) -> None:
         """Probe an endpoint that is down until it answers, ever less often."""

@@ -76,6 +76,8 @@ class RateLimiter:
         self._tokens_out = float(most_out if max_out is None else min(max_out, most_out))
         self._tokens_out_known = False
         self._prefix_tokens = 0
+        self._ahead = 0
+        """The requests without a permit that wait for the limits a minute, before all others."""
         self._stop = StopSignal()
 
     @property
@@ -169,6 +171,31 @@ class RateLimiter:
             if waiting.done() and not waiting.cancelled() and waiting.exception() is None:
                 self.release(waiting.result())
             raise
+
+    async def count_without_permit(self, size: int) -> None:
+        """Wait until the limits a minute allow a request that takes no place of another one, and count it."""
+        amounts = self._amounts(size / BYTES_PER_TOKEN * self._tokens_in_ratio)
+        self._ahead += 1
+        try:
+            while (wait_s := self._rate_wait(amounts, runtime.monotonic())[1]) > 0:
+                await asyncio.sleep(wait_s)
+            for name, bucket in self._buckets.items():
+                bucket.take(amounts[name], runtime.monotonic())
+        finally:
+            self._ahead -= 1
+            self._grant()
+
+    def _amounts(self, tokens_in: float) -> dict[str, float]:
+        """Return what a request takes of each limit a minute."""
+        out = self._tokens_out
+        return {"rpm": 1.0, "tpm": tokens_in + out, "input_tpm": tokens_in, "output_tpm": out}
+
+    def _rate_wait(self, amounts: Mapping[str, float], now: float) -> tuple[str, float]:
+        """Return the first limit a minute that has no room for these amounts, and the seconds until it has."""
+        for name, bucket in self._buckets.items():
+            if (wait_s := bucket.wait_s(amounts[name], now)) > 0:
+                return name, wait_s
+        return "", 0.0
 
     def stop(self, tasks: Collection[asyncio.Task[None]] | None = None) -> None:
         """Raise Stopped in the requests of these tasks (without any: in all) that wait for a permit, now and later."""
@@ -294,10 +321,10 @@ class RateLimiter:
                 self._report_budget_spent()
                 raise Stopped
         if self._buckets:
-            amounts = {"rpm": 1.0, "tpm": tokens_in + tokens_out, "input_tpm": tokens_in, "output_tpm": tokens_out}
-            for name, bucket in self._buckets.items():
-                if (wait_s := bucket.wait_s(amounts[name], now)) > 0:
-                    return None, name, wait_s
+            amounts = self._amounts(tokens_in)
+            name, wait_s = self._rate_wait(amounts, now)
+            if name or self._ahead:
+                return None, name or "rpm", wait_s
         if budget is not None:
             budget.sent(cost)
         if self._buckets:

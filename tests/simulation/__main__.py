@@ -1,0 +1,132 @@
+"""Runs seeds, replays one, shrinks one.
+
+python -m tests.simulation [--seeds 1000] [--first 1] [--jobs 2]     runs seeds, prints each that fails
+python -m tests.simulation --seed 17 [--without 0,3]                 replays one and prints its record
+python -m tests.simulation --seed 17 --shrink                        finds the fewest faults with which it fails
+"""
+
+from __future__ import annotations
+
+import argparse
+import logging
+import sys
+import time
+import traceback
+import warnings
+from collections import Counter
+from collections.abc import Collection
+from concurrent.futures import ProcessPoolExecutor, as_completed
+from dataclasses import dataclass
+
+from tests.simulation.lives import BrokenError, counted_faults, live
+from tests.simulation.scenario import Scenario, drawn
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What became of one seed."""
+
+    seed: int
+    problem: str
+    seconds: float
+    """Virtual ones."""
+    lives: int
+    requests: int
+    faults: Counter[str]
+
+
+def outcome_of(scenario: Scenario) -> Outcome:
+    """Run a scenario and tell what came of it."""
+    quiet()
+    problem = ""
+    try:
+        lives = live(scenario)
+    except BrokenError as broken:
+        problem, lives = str(broken), broken.lives
+    except Exception:
+        return Outcome(scenario.seed, traceback.format_exc(), 0.0, 0, 0, Counter())
+    asked = len(lives.network.delivered.asked)
+    return Outcome(scenario.seed, problem, lives.world.seconds, lives.life, asked, counted_faults(lives))
+
+
+def outcome_of_seed(seed: int) -> Outcome:
+    return outcome_of(drawn(seed))
+
+
+def shrunk(scenario: Scenario) -> list[int]:
+    """Return the places of the faults that can be left out together while the scenario still fails."""
+    gone: list[int] = []
+    size = max(1, len(scenario.faults) // 2)
+    while size:
+        place = 0
+        while place < len(scenario.faults):
+            tried = [one for one in range(place, min(place + size, len(scenario.faults))) if one not in gone]
+            if tried and outcome_of(scenario.without([*gone, *tried])).problem:
+                gone += tried
+            place += size
+        size //= 2
+    return sorted(gone)
+
+
+def command_of(seed: int, without: Collection[int] = ()) -> str:
+    """Return the command that replays a seed."""
+    left_out = f" --without {','.join(map(str, sorted(without)))}" if without else ""
+    return f"python -m tests.simulation --seed {seed}{left_out}"
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--seeds", type=int, default=1000)
+    parser.add_argument("--first", type=int, default=1)
+    parser.add_argument("--jobs", type=int, default=2)
+    parser.add_argument("--seed", type=int)
+    parser.add_argument("--without", default="")
+    parser.add_argument("--shrink", action="store_true")
+    given = parser.parse_args()
+    if given.seed is not None:
+        return replay(given.seed, [int(one) for one in given.without.split(",") if one], shrink=given.shrink)
+    began, failed, done = time.monotonic(), 0, []
+    with ProcessPoolExecutor(given.jobs) as pool:
+        seeds = range(given.first, given.first + given.seeds)
+        for future in as_completed([pool.submit(outcome_of_seed, seed) for seed in seeds]):
+            done.append(one := future.result())
+            if one.problem:
+                failed += 1
+                print(f"seed {one.seed}: {one.problem}\n  replay: {command_of(one.seed)}", flush=True)
+    faults = sum((one.faults for one in done), Counter[str]())
+    days = sum(one.seconds for one in done) / 86_400
+    print(
+        f"{len(done):,} seeds, {failed:,} failed, {sum(one.lives for one in done):,} lives, "
+        f"{sum(one.requests for one in done):,} requests, {sum(faults.values()):,} faults, {days:,.1f} simulated days "
+        f"in {time.monotonic() - began:,.0f} s"
+    )
+    print(", ".join(f"{kind} {count:,}" for kind, count in faults.most_common()))
+    return 1 if failed else 0
+
+
+def replay(seed: int, without: list[int], *, shrink: bool) -> int:
+    scenario = drawn(seed)
+    if shrink:
+        without = shrunk(scenario)
+    scenario = scenario.without(without)
+    print(f"{command_of(seed, without)}\n{scenario}")
+    quiet()
+    try:
+        lives = live(scenario)
+    except BrokenError as broken:
+        print("\n".join(broken.lives.world.trace))
+        print(f"broken: {broken}")
+        return 1
+    print("\n".join(lives.world.trace))
+    return 0
+
+
+def quiet() -> None:
+    """Say nothing of what killed processes leave."""
+    logging.disable(logging.CRITICAL)
+    warnings.simplefilter("ignore")
+    sys.unraisablehook = lambda _: None  # what a dead process has left is freed some day
+
+
+if __name__ == "__main__":
+    sys.exit(main())

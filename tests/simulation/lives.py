@@ -1,0 +1,442 @@
+"""The lives of one run: started, killed, stopped, started again, until all is done; and what must hold."""
+
+from __future__ import annotations
+
+import json
+import random
+import shutil
+import tempfile
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from datetime import date
+from decimal import Decimal
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import duckdb
+
+import sqlenrich as se
+from sqlenrich.ask.observer import NullObserver, Stopper
+from sqlenrich.core.runtime import running_in
+from sqlenrich.llm.messages import Answer
+from sqlenrich.plan.plan import Plan, Step
+from sqlenrich.runner.report import Report
+from sqlenrich.runner.run import run_one
+from sqlenrich.spec.prices import Price, Prices
+from sqlenrich.store.base import CommitPolicy, Origin, RunStart
+from sqlenrich.store.duckdb.backend import DuckDBBackend
+from sqlenrich.store.duckdb.database import Policy
+from tests.simulation.network import ANSWER_COST, ANSWER_TOKENS, PORT, PROMPT, Network, answer_to
+from tests.simulation.scenario import Fault, Scenario
+from tests.simulation.world import Hung, Killed, World
+
+SECRET = "sk-of-the-simulation"
+FILE = """---
+key: [id]
+model: m
+params: {max_tokens: 100}
+output: {label(enum): [a, b, c], urgency: integer}
+---
+Classify: {{ body }}
+"""
+MOST_LIVES = 25
+LONGEST_LIFE_S = 4 * 3600.0
+"""The virtual time of one life at most, beyond what the faults and limits themselves take."""
+PAUSE_S = 90.0
+"""The virtual time between two lives."""
+MOST_CONCURRENCY = 1024
+
+
+class BrokenError(AssertionError):
+    """What must hold does not."""
+
+    lives: Lives
+
+
+@cache
+def enrichment() -> se.Enrichment:
+    return se.loads(FILE, name="intent")
+
+
+class SimBackend(DuckDBBackend):
+    """The tables of a run in a real database. Each statement and each commit is a moment, at which it may be killed."""
+
+    def __init__(self, path: Path, lives: Lives) -> None:
+        super().__init__(path, Policy(threads=1))
+        self.lives, self.world = lives, lives.world
+        scenario = lives.scenario
+        rows = min(scenario.commit_rows, scenario.unstored)
+        self.commits = CommitPolicy(rows=rows, unstored=scenario.unstored)
+
+    def append(self, plan: Plan, answers: Sequence[Answer], origin: Origin) -> None:
+        self.world.moment("append")
+        fault, self.lives.at_append = self.lives.at_append, None
+        kind = "" if fault is None else fault.kind
+        if kind == "kill-before":
+            self.lives.kill()
+        if kind == "full":
+            self.lives.excused = True
+            raise duckdb.IOException('IO Error: Could not write file "out.duckdb.wal": No space left on device')
+        if kind == "slow" and fault is not None:
+            self.world.elapse(fault.amount)
+        before = self.lives.size_of_log()
+        super().append(plan, answers, origin)
+        if kind == "torn" and fault is not None:
+            self.lives.kill(torn=(before, fault.amount))
+        self.lives.stored(answers)
+        if kind == "kill-after":
+            self.lives.kill()
+
+    def run_step(self, step: Step) -> None:
+        self.world.moment("statement")
+        super().run_step(step)
+        self.world.moment("statement")
+
+    def refresh(self, plan: Plan, call: Step, limit: int | None = None, *, ordered: bool = False) -> int:
+        self.world.moment("statement")
+        return super().refresh(plan, call, limit, ordered=ordered)
+
+    def begin(self, start: RunStart, *, known: bool) -> None:
+        self.world.moment("statement")
+        super().begin(start, known=known)
+        self.world.moment("statement")
+
+    def record(self, start: RunStart, status: str, facts: Any) -> None:
+        self.world.moment("statement")
+        super().record(start, status, facts)
+        self.world.moment("statement")
+
+
+class Notes(NullObserver):
+    """Keeps what a user would read."""
+
+    def __init__(self) -> None:
+        self.lines: list[str] = []
+
+    def note(self, line: str) -> None:
+        self.lines.append(line)
+
+
+@dataclass
+class Lives:
+    """One seed: all lives of one run, and what they have in common."""
+
+    scenario: Scenario
+    folder: Path
+    world: World = field(init=False)
+    network: Network = field(init=False)
+    at_append: Fault | None = None
+    """What happens at the commit that begins now."""
+    committed: set[str] = field(default_factory=set)
+    """The request hashes whose answers are stored for good."""
+    stored_prompts: set[str] = field(default_factory=set)
+    """The prompts whose answers are stored, of the lives before."""
+    answered: set[str] = field(default_factory=set)
+    """The prompts to which a whole answer came in this life."""
+    shortest: dict[int, str] = field(default_factory=dict)
+    """The prompt by which the client sees whether a server is well: the shortest one that it answered."""
+    canaries: set[str] = field(default_factory=set)
+    life: int = 0
+    stopper: Stopper = field(default_factory=Stopper)
+    path: Path = Path()
+    next_path: Path = Path()
+    notes: Notes = field(default_factory=Notes)
+    texts: list[str] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        scenario = self.scenario
+        self.world = World(scenario.seed)
+        self.world.shuffles = scenario.shuffles
+        self.world.on_moment = self.on_moment
+        self.network = Network(self.world, scenario.seed, scenario.weather, self.fault_of)
+        self.network.on_request, self.network.on_answer = self.on_request, self.on_answer
+        self.faults: dict[tuple[str, int], Fault] = {(one.moment, one.number): one for one in scenario.faults}
+
+    # Faults ----------------------------------------------------------------------------------------------------------
+
+    def fault_of(self, number: int) -> tuple[str, float] | None:
+        """Return what happens to a request; an outage begins with one."""
+        fault = self.faults.pop(("request", number), None)
+        if fault is None:
+            return None
+        kind, _, server = fault.kind.partition("/")
+        if not server:
+            return kind, fault.amount
+        port = PORT + int(server) - 1
+        self.world.note(f"outage of {port}: {kind} for {fault.amount:.1f} s")
+        self.network.down[port] = (kind, self.world.seconds + fault.amount)
+        return None
+
+    def on_moment(self, moment: str, number: int) -> None:
+        fault = self.faults.pop((moment, number), None)
+        if fault is None:
+            return
+        self.world.note(str(fault))
+        if moment == "append":
+            self.at_append = fault
+        elif fault.kind == "kill-before":
+            self.kill()
+        elif fault.kind == "wall":
+            self.world.wall_ahead_s += fault.amount
+        else:
+            self.stopper.stop()
+            if fault.kind == "stop-twice":
+                self.excused = True
+                self.stopper.stop()
+
+    def kill(self, torn: tuple[int, float] | None = None) -> None:
+        """End the process here: what is in the files now is what the next life finds."""
+        self.world.note("killed")
+        for path in (self.path, _log_of(self.path)):
+            if path.exists():
+                shutil.copy(path, _beside(path, self.path, self.next_path))
+        log = _log_of(self.next_path)
+        if torn is not None and log.exists():
+            before, share = torn
+            size = log.stat().st_size
+            with log.open("r+b") as file:
+                file.truncate(min(before, size) + int(max(size - before, 0) * share))
+        self.world.dead = True
+        raise Killed
+
+    def size_of_log(self) -> int:
+        log = _log_of(self.path)
+        return log.stat().st_size if log.exists() else 0
+
+    # What is watched -------------------------------------------------------------------------------------------------
+
+    def stored(self, answers: Sequence[Answer]) -> None:
+        """Record answers whose commit has returned."""
+        self.world.note(f"stored {len(answers)}")
+        self.committed |= {answer.request_hash for answer in answers if answer.call_error is None}
+
+    def on_request(self, prompt: str) -> None:
+        """Refuse a request whose answer is stored, but for the one that shows whether a server is well."""
+        if prompt not in self.canaries and (prompt in self.stored_prompts or prompt in self.answered):
+            raise BrokenError(f"asked again, although it is answered: {prompt!r}")
+
+    def on_answer(self, prompt: str, port: int) -> None:
+        self.answered.add(prompt)
+        if len(prompt) < len(self.shortest.get(port, prompt + "x")):
+            self.shortest[port] = prompt
+            self.canaries.add(prompt)
+
+    # Lives -----------------------------------------------------------------------------------------------------------
+
+    def rows(self) -> list[dict[str, Any]]:
+        scenario = self.scenario
+        return [{"id": n, "body": None if n % 17 == 5 else f"text {n % scenario.texts}"} for n in range(scenario.rows)]
+
+    def run(self) -> None:
+        """Live until all is done. Raises BrokenError."""
+        for self.life in range(1, MOST_LIVES + 1):
+            self.path = self.folder / f"life-{self.life}" / "out.duckdb"
+            self.next_path = self.folder / f"life-{self.life + 1}" / "out.duckdb"
+            for path in (self.path, self.next_path):
+                path.parent.mkdir(exist_ok=True)
+            if self.live():
+                return
+        raise BrokenError(f"not done after {MOST_LIVES} lives")
+
+    def live(self) -> bool:
+        """Live once; tell whether the run is complete."""
+        world = self.world
+        world.note(f"life {self.life} begins")
+        self.stopper, report, began = Stopper(), None, world.seconds
+        self.answered, self.shortest, self.canaries, self.excused = set(), {}, set(), False
+        self.asked_before = len(self.network.delivered.asked)
+        error: BaseException | None = None
+        try:
+            with running_in(world):
+                report = self.enrich()
+        except Killed as killed:
+            error = killed
+        except Hung as hung:
+            raise BrokenError(f"hangs: {hung}") from None
+        except se.SqlenrichError as failed:
+            if world.dead:
+                error = Killed()
+            else:
+                error = failed
+                self.texts.append(str(failed))
+        dead = world.dead
+        world.bury()
+        if dead:
+            report = None
+        else:
+            for path in (self.path, _log_of(self.path)):
+                if path.exists():
+                    shutil.copy(path, _beside(path, self.path, self.next_path))
+        ended = (
+            "killed"
+            if dead
+            else f"{type(error).__name__}: {error}"
+            if error
+            else f"status {report and report.exit_status}"
+        )
+        world.note(f"life {self.life} ends: {ended.replace(str(self.folder), '...')}")
+        self.check_life(began)
+        self.find_stored(excused=dead or self.excused)
+        if report is not None:
+            self.check_report(report)
+            if report.exit_status != 4:
+                self.check_end(report)
+                return True
+        world.seconds += PAUSE_S
+        return False
+
+    def enrich(self) -> Report:
+        scenario = self.scenario
+        urls = [f"http://127.0.0.1:{PORT + number}/v1" for number in range(scenario.servers)]
+        endpoint = se.Endpoint(
+            urls[0], others=tuple(urls[1:]), model="m", concurrency=scenario.concurrency, rpm=scenario.rpm,
+            timeout=scenario.timeout_s, api_key=SECRET, structured_output="json_schema",
+        )  # fmt: skip
+        first = self.life == 1
+        caps = se.Caps(
+            max_calls=scenario.max_calls if first else None,
+            max_cost=scenario.max_cost if first else None,
+            stop_after_refused=0,
+        )
+        return run_one(
+            enrichment(), input=self.rows(), output=SimBackend(self.path, self), model=endpoint, caps=caps,
+            observer=self.notes, stopper=self.stopper, run_id=f"life-{self.life}", prices=PRICES,
+        )  # fmt: skip
+
+    # What must hold --------------------------------------------------------------------------------------------------
+
+    def find_stored(self, *, excused: bool) -> None:
+        """Read what the next life finds stored: all that a commit has promised, and perhaps more.
+
+        ``excused``: the process was killed or could not write, so that answers may be lost that had arrived.
+        """
+        if not self.next_path.exists():
+            if self.committed:
+                raise BrokenError("the database is gone, and answers were stored in it")
+            return
+        with duckdb.connect(str(self.next_path)) as db:
+            try:
+                found = db.execute(
+                    "SELECT DISTINCT request_hash FROM intent_responses WHERE call_error IS NULL"
+                ).fetchall()
+                prompts = dict(db.execute("SELECT request_hash, prompt FROM intent_prompts").fetchall())
+            except duckdb.CatalogException:
+                found, prompts = [], {}
+        there = {row[0] for row in found}
+        if lost := self.committed - there:
+            raise BrokenError(f"{len(lost)} answers are lost whose commit had returned")
+        self.committed |= there
+        self.stored_prompts |= {prompts[key] for key in there if key in prompts}
+        lost_answers = self.answered - self.stored_prompts
+        most = (self.scenario.concurrency or MOST_CONCURRENCY) + self.scenario.unstored if excused else 0
+        if len(lost_answers) > most:
+            raise BrokenError(
+                f"{len(lost_answers)} answers that had arrived are not stored, at most {most} may be lost"
+            )
+
+    def check_life(self, began: float) -> None:
+        scenario, world = self.scenario, self.world
+        asked = len(self.network.delivered.asked) - self.asked_before
+        if self.life == 1 and scenario.max_calls is not None and asked > scenario.max_calls:
+            raise BrokenError(f"{asked} requests, and max_calls is {scenario.max_calls}")
+        paid = len(self.answered) * ANSWER_COST
+        if self.life == 1 and scenario.max_cost is not None and paid > scenario.max_cost + 1e-9:
+            raise BrokenError(f"paid {paid:.2f}, and max_cost is {scenario.max_cost:.2f}")
+        if scenario.rpm is not None:
+            for port in range(PORT, PORT + scenario.servers):
+                at = [when for when, where in self.network.delivered.at[self.asked_before :] if where == port]
+                for place in range(len(at) - scenario.rpm):
+                    if at[place + scenario.rpm] - at[place] < 60.0 - 0.5:
+                        raise BrokenError(
+                            f"more than {scenario.rpm} requests in {at[place + scenario.rpm] - at[place]:.2f} s"
+                        )
+        limits = [one for one in (scenario.rpm, scenario.weather.rpm) if one is not None]
+        allowed = LONGEST_LIFE_S + sum(60.0 * scenario.rows / one for one in limits)
+        if world.seconds - began > allowed:
+            raise BrokenError(f"a life took {world.seconds - began:,.0f} s")
+
+    def check_report(self, report: Report) -> None:
+        if report.rows_in != self.scenario.rows:
+            raise BrokenError(f"{report.rows_in} rows of {self.scenario.rows}")
+        if report.results is not None and report.enriched + report.quarantined != report.rows_in:
+            raise BrokenError("rows in are not enriched and quarantined ones")
+        if report.calls < (sent := len(self.network.delivered.asked) - self.asked_before):
+            raise BrokenError(f"{report.calls} calls reported of {sent}")
+
+    def check_end(self, report: Report) -> None:
+        """Compare the tables with those of a run that nothing disturbed."""
+        delivered, scenario = self.network.delivered, self.scenario
+        with duckdb.connect(str(self.path), read_only=True) as db:
+            good = {row[0]: row[1:] for row in db.execute("SELECT id, label, urgency FROM intent").fetchall()}
+            bad = dict(db.execute("SELECT id, _error FROM intent_quarantine").fetchall())
+            twice = db.execute(
+                "SELECT COUNT(*) FROM (SELECT request_hash FROM intent_responses WHERE call_error IS NULL "
+                "GROUP BY ALL HAVING COUNT(*) > 1)"
+            ).fetchall()[0][0]
+            open_lines = db.execute("SELECT COUNT(*) FROM _sqlenrich_runs WHERE run_id = ? AND status = 'running'",
+                                    [report.run_id]).fetchall()[0][0]  # fmt: skip
+        if open_lines:
+            raise BrokenError("the last line of the ledger is open")
+        if twice:
+            raise BrokenError(f"{twice} requests have two answers")
+        if len(good) + len(bad) != scenario.rows or set(good) & set(bad):
+            raise BrokenError("a row is missing, or there twice")
+        for row in self.rows():
+            key, prompt = row["id"], f"{PROMPT}{row['body']}"
+            if row["body"] is None:
+                expected: Any = "NO_INPUT"
+            else:
+                expected = answer_to(prompt)
+            if prompt in delivered.lied:
+                continue
+            if expected == "NO_INPUT" or expected == "no JSON":
+                code = "NO_INPUT" if expected == "NO_INPUT" else "BAD_JSON"
+                is_there = bad.get(key) == code
+            else:
+                value = json.loads(expected)
+                is_there = good.get(key) == (value["label"], value["urgency"])
+            if not is_there and not (bad.get(key) == "CALL_ERROR" and delivered.failed.get(prompt)):
+                raise BrokenError(f"row {key}: {good.get(key) or bad.get(key)}, not {expected}")
+        for text in (*self.notes.lines, *self.texts, report.to_text()):
+            if SECRET in text:
+                raise BrokenError(f"the key is in a text: {text}")
+        if SECRET.encode() in self.path.read_bytes():
+            raise BrokenError("the key is in the database")
+
+
+PRICES = Prices(
+    date(2026, 1, 1),
+    models={"m": Price(Decimal(0), Decimal(0), Decimal(str(ANSWER_COST)) / ANSWER_TOKENS * 1_000_000)},
+)
+
+
+def _log_of(path: Path) -> Path:
+    return path.with_name(f"{path.name}.wal")
+
+
+def _beside(path: Path, of: Path, other: Path) -> Path:
+    return other.with_name(path.name.replace(of.name, other.name))
+
+
+def live(scenario: Scenario) -> Lives:
+    """Run a scenario. Raises BrokenError."""
+    folder = Path(tempfile.mkdtemp(prefix="sim-", dir="/dev/shm" if Path("/dev/shm").is_dir() else None))
+    lives = Lives(scenario, folder)
+    random.seed(f"waits {scenario.seed}")  # the client draws its waits
+    try:
+        lives.run()
+    except BrokenError as broken:
+        broken.lives = lives
+        raise
+    finally:
+        lives.world.bury()
+        shutil.rmtree(folder, ignore_errors=True)
+    return lives
+
+
+def counted_faults(lives: Lives) -> Counter[str]:
+    """Return how many faults of each kind happened."""
+    left = set(lives.faults.values())
+    return Counter(one.kind.partition("/")[0] for one in lives.scenario.faults if one not in left)

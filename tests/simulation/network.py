@@ -1,0 +1,226 @@
+"""The simulated network and the model servers behind it: what is sent arrives later, broken, or not at all."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import random
+import zlib
+from collections import deque
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+from tests.simulation.world import SimLoop, World
+
+PROMPT = "Classify: "
+ANSWER_TOKENS = 7
+ANSWER_COST = 0.07
+"""What the tokens of an answer cost."""
+PORT = 8001
+"""The port of the first server; the others follow."""
+
+
+def answer_to(prompt: str) -> str:
+    """Return the answer that every server gives to a prompt; some can't be used."""
+    draw = zlib.crc32(prompt.encode())
+    return "no JSON" if draw % 13 == 0 else json.dumps({"label": "abc"[draw % 3], "urgency": draw % 5 + 1})
+
+
+@dataclass(frozen=True)
+class Weather:
+    """How servers and the network are, without single faults."""
+
+    latency_s: float
+    spread: float
+    """The standard deviation of the logarithm of the latency."""
+    rpm: int | None = None
+    """Requests that a server takes in any 60 seconds; None: all."""
+    tells_limits: bool = False
+    """Whether its headers tell the limit."""
+    chunks: int = 1
+    """The parts in which a response arrives."""
+
+
+@dataclass
+class Delivered:
+    """What the servers have seen and what arrived."""
+
+    asked: list[str] = field(default_factory=list)
+    """Each request for an answer, in the order of arrival."""
+    good: dict[str, int] = field(default_factory=dict)
+    """How often a whole answer to a prompt reached a living client."""
+    lied: set[str] = field(default_factory=set)
+    """The prompts that got an answer of other content."""
+    failed: dict[str, int] = field(default_factory=dict)
+    """How often a request of a prompt failed."""
+    at: list[tuple[float, int]] = field(default_factory=list)
+    """When a request arrived, and at which server."""
+
+
+class Network:
+    """Servers on ports. ``fault_of`` names what happens to the request of a number."""
+
+    def __init__(self, world: World, seed: int, weather: Weather, fault_of: Callable[[int], tuple[str, float] | None]):
+        self.world, self.seed, self.weather, self.fault_of = world, seed, weather, fault_of
+        self.delivered = Delivered()
+        self.down: dict[int, tuple[str, float]] = {}
+        """What is wrong with the servers of some ports, and until when."""
+        self.windows: dict[int, deque[float]] = {}
+        self.on_request: Callable[[str], None] = lambda _: None
+        self.on_answer: Callable[[str, int], None] = lambda *_: None
+        world.connect = self.connect
+        world.refuses = lambda port: self.trouble(port) == "refuse"
+
+    def trouble(self, port: int) -> str:
+        """Return what is wrong with a server now."""
+        kind, until = self.down.get(port, ("", 0.0))
+        return kind if self.world.seconds < until else ""
+
+    def connect(self, loop: SimLoop, port: int, protocol: asyncio.Protocol) -> asyncio.Transport:
+        return Wire(self, loop, port, protocol)
+
+
+class Wire(asyncio.Transport):
+    """A connection of the client to one server. The server takes one request after the other."""
+
+    def __init__(self, network: Network, loop: SimLoop, port: int, protocol: asyncio.Protocol) -> None:
+        super().__init__()
+        self.network, self.loop, self.port, self.protocol = network, loop, port, protocol
+        self.received = b""
+        self.closed = False
+
+    def write(self, data: Any) -> None:
+        self.received += bytes(data)
+        head, end, rest = self.received.partition(b"\r\n\r\n")
+        if not end:
+            return
+        size = int(head.lower().rpartition(b"content-length:")[2].split(b"\r\n")[0])
+        if len(rest) >= size:
+            self.received = rest[size:]
+            self.loop.call_later(0.0005, self.serve, head.split(b" ")[1].decode(), rest[:size])
+
+    def is_closing(self) -> bool:
+        return self.closed
+
+    def abort(self) -> None:
+        self.close()
+
+    def close(self) -> None:
+        if not self.closed:
+            self.closed = True
+            self.loop.call_soon(self.protocol.connection_lost, None)
+
+    def lose(self) -> None:
+        """The network or the server breaks the connection off."""
+        if not self.closed:
+            self.closed = True
+            self.protocol.connection_lost(ConnectionResetError(104, "Connection reset by peer"))
+
+    def serve(self, path: str, body: bytes) -> None:
+        """Take a request and plan what comes back."""
+        if self.closed:
+            return
+        network, world = self.network, self.network.world
+        trouble = network.trouble(self.port)
+        if not path.endswith("/chat/completions"):
+            if trouble in ("silent", "refuse"):
+                return
+            self.send(0.01, 503 if trouble == "busy" else 404, {}, b'{"error": {"message": "not here"}}', None)
+            return
+        prompt = json.loads(body)["messages"][-1]["content"]
+        delivered = network.delivered
+        delivered.asked.append(prompt)
+        delivered.at.append((world.seconds, self.port))
+        number = len(delivered.asked)
+        draw = random.Random(f"{network.seed}/{number}")
+        latency = network.weather.latency_s * draw.lognormvariate(0.0, network.weather.spread)
+        kind, amount = network.fault_of(number) or (trouble, 0.0)
+        world.note(f"request {number} on {self.port}: {prompt[-12:]!r}{f' {kind} {amount:.2f}' if kind else ''}")
+        network.on_request(prompt)
+        headers: dict[str, str] = {}
+        if not kind and network.weather.rpm is not None:
+            window = network.windows.setdefault(self.port, deque())
+            while window and window[0] <= world.seconds - 60:
+                window.popleft()
+            left = network.weather.rpm - len(window)
+            if network.weather.tells_limits:
+                headers = {"x-ratelimit-limit-requests": str(network.weather.rpm),
+                           "x-ratelimit-remaining-requests": str(max(left - 1, 0)),
+                           "x-ratelimit-reset-requests": f"{60.0 / network.weather.rpm:.3f}s"}  # fmt: skip
+            if left <= 0:
+                kind, amount = "429", -1.0
+            else:
+                window.append(world.seconds)
+        self.reply(kind, amount, prompt, latency, headers)
+
+    def reply(self, kind: str, amount: float, prompt: str, latency: float, headers: dict[str, str]) -> None:
+        """Plan the response to a request for an answer: a good one, or what a fault makes of it."""
+        delivered = self.network.delivered
+        if kind in ("", "late", "cut"):
+            text = answer_to(prompt)
+            delay = latency if kind != "late" else latency + amount
+            cut = amount if kind == "cut" else None
+            if cut is not None:
+                delivered.failed[prompt] = delivered.failed.get(prompt, 0) + 1
+            self.send(delay, 200, headers, completion(text), prompt, cut)
+            return
+        delivered.failed[prompt] = delivered.failed.get(prompt, 0) + 1
+        if kind == "silent":
+            return
+        if kind in ("reset", "refuse"):
+            self.loop.call_later(latency * amount, self.lose)
+        elif kind in ("429", "busy", "500"):
+            status = {"429": 429, "busy": 503, "500": 500}[kind]
+            if amount > 0 and kind != "500":
+                headers = headers | {"retry-after": str(int(amount))}
+            self.send(latency / 10, status, headers, b'{"error": {"message": "not now"}}', None)
+        elif kind == "error-200":
+            self.send(latency, 200, headers, b'{"error": {"message": "upstream failed", "code": 502}}', None)
+        elif kind == "no-choice":
+            self.send(latency, 200, headers, b'{"choices": []}', None)
+        elif kind == "no-http":
+            self.loop.call_later(latency, self.deliver, b"\x00\x01 what\r\n\r\n", None)
+        elif kind == "lie":
+            delivered.lied.add(prompt)
+            self.send(latency, 200, headers, completion('{"label": "z"}'), None)
+        else:
+            raise AssertionError(kind)
+
+    def send(
+        self, delay: float, status: int, headers: dict[str, str], body: bytes, prompt: str | None,
+        cut: float | None = None,
+    ) -> None:  # fmt: skip
+        """Send a response after a time, in parts; ``cut``: the share of its bytes after which the connection breaks."""
+        lines = [f"HTTP/1.1 {status} x", "content-type: application/json", f"content-length: {len(body)}"]
+        lines += [f"{name}: {value}" for name, value in headers.items()]
+        data = ("\r\n".join(lines) + "\r\n\r\n").encode() + body
+        if cut is not None:
+            self.loop.call_later(delay, self.deliver, data[: int(len(data) * cut)], None)
+            self.loop.call_later(delay + 0.001, self.lose)
+            return
+        parts = max(1, min(self.network.weather.chunks, len(data)))
+        step = -(-len(data) // parts)
+        for number in range(parts):
+            part = data[number * step : (number + 1) * step]
+            self.loop.call_later(delay + number * 0.002, self.deliver, part, prompt if number == parts - 1 else None)
+
+    def deliver(self, data: bytes, prompt: str | None) -> None:
+        """Give bytes to the client. ``prompt``: with them the answer to it is whole."""
+        delivered = self.network.delivered
+        if self.closed:
+            if prompt is not None:  # the client waited no longer
+                delivered.failed[prompt] = delivered.failed.get(prompt, 0) + 1
+            return
+        if prompt is not None:
+            good = delivered.good
+            good[prompt] = good.get(prompt, 0) + 1
+            self.network.on_answer(prompt, self.port)
+        self.protocol.data_received(data)
+
+
+def completion(text: str) -> bytes:
+    """Return the body of a good response."""
+    usage = {"prompt_tokens": 9, "completion_tokens": ANSWER_TOKENS, "total_tokens": 9 + ANSWER_TOKENS}
+    choice = {"index": 0, "message": {"role": "assistant", "content": text}, "finish_reason": "stop"}
+    return json.dumps({"id": "x", "model": "m", "choices": [choice], "usage": usage}).encode()

@@ -1,0 +1,113 @@
+"""What one seed draws: the input, the servers, the settings of the run, and the faults of all its lives."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Collection
+from dataclasses import dataclass, replace
+
+from tests.simulation.network import ANSWER_COST, Weather
+
+REQUEST_FAULTS = (
+    "429", "busy", "500", "reset", "cut", "silent", "late", "error-200", "no-choice", "no-http", "lie",
+)  # fmt: skip
+OUTAGES = ("refuse", "busy", "silent", "429")
+STORE_FAULTS = ("kill-before", "kill-after", "torn", "full", "slow")
+
+
+@dataclass(frozen=True)
+class Fault:
+    """One fault: at the moment of this kind and number, ``kind`` happens, with an amount that depends on it."""
+
+    moment: str
+    """``request``, ``append`` (a commit of answers), ``statement`` (any other) or ``turn`` (of the loop)."""
+    number: int
+    kind: str
+    amount: float = 0.0
+
+    def __str__(self) -> str:
+        return f"{self.kind} at {self.moment} {self.number}" + (f" ({self.amount:.3f})" if self.amount else "")
+
+
+@dataclass(frozen=True)
+class Scenario:
+    """One seed. Its faults happen once each, over all lives of the run."""
+
+    seed: int
+    rows: int
+    texts: int
+    """The distinct texts of the rows."""
+    servers: int
+    concurrency: int | None
+    rpm: int | None
+    """The limit that the user sets."""
+    timeout_s: float
+    commit_rows: int
+    unstored: int
+    max_calls: int | None
+    """The cap of the first life."""
+    max_cost: float | None
+    """The cap of the first life's cost."""
+    weather: Weather
+    shuffles: bool
+    faults: tuple[Fault, ...]
+
+    def without(self, places: Collection[int]) -> Scenario:
+        """Return the scenario without some of its faults, by their place."""
+        return replace(self, faults=tuple(one for place, one in enumerate(self.faults) if place not in places))
+
+
+def drawn(seed: int) -> Scenario:
+    """Return the scenario of a seed."""
+    draw = random.Random(f"scenario {seed}")
+    rows = int(2 ** draw.uniform(3, 9))
+    servers = draw.choice((1, 1, 1, 2, 3))
+    requests = max(1, int(rows * draw.choice((0.3, 0.9, 1.0))))
+    weather = Weather(
+        latency_s=10 ** draw.uniform(-2, 0.7),
+        spread=draw.choice((0.0, 0.2, 0.8)),
+        rpm=draw.choice((None, None, None, int(2 ** draw.uniform(4, 9)))),
+        tells_limits=draw.random() < 0.5,
+        chunks=draw.choice((1, 1, 2, 7)),
+    )
+    return Scenario(
+        seed=seed,
+        rows=rows,
+        texts=requests,
+        servers=servers,
+        concurrency=draw.choice((None, 1, 4, 16, 64)),
+        rpm=draw.choice((None, None, None, int(2 ** draw.uniform(5, 9)))),
+        timeout_s=draw.choice((5.0, 20.0, 60.0)),
+        commit_rows=draw.choice((1, 8, 64, 128)),
+        unstored=draw.choice((8, 64, 256)),
+        max_calls=draw.choice((None, None, None, draw.randint(1, 2 * requests))),
+        max_cost=draw.choice((None, None, None, draw.uniform(0.5, 2.0) * ANSWER_COST * requests)),
+        weather=weather,
+        shuffles=draw.random() < 0.5,
+        faults=tuple(_faults(draw, requests, servers)),
+    )
+
+
+def _faults(draw: random.Random, requests: int, servers: int) -> list[Fault]:
+    found = []
+    kinds = draw.sample(REQUEST_FAULTS, draw.randint(1, 4))
+    for _ in range(draw.choice((0, 0, 2, 10, requests // 3))):
+        kind, number = draw.choice(kinds), draw.randint(1, 2 * requests)
+        amount = {"429": draw.choice((0.0, 1.0, 7.0)), "busy": draw.choice((0.0, 2.0)), "reset": draw.random(),
+                  "cut": draw.random(), "late": 10 ** draw.uniform(0, 2.3)}.get(kind, 0.0)  # fmt: skip
+        found.append(Fault("request", number, kind, amount))
+    for _ in range(draw.choice((0, 0, 1, 2))):
+        kind = f"{draw.choice(OUTAGES)}/{draw.randint(1, servers)}"
+        found.append(Fault("request", draw.randint(1, requests), kind, 10 ** draw.uniform(-0.5, 2.5)))
+    for _ in range(draw.choice((0, 1, 1, 2, 4))):
+        moment, kind = draw.choice(("append", "append", "statement", "turn")), "kill-before"
+        number = {"append": draw.randint(1, 12), "statement": draw.randint(1, 40),
+                  "turn": int(10 ** draw.uniform(0.5, 3.6))}[moment]  # fmt: skip
+        if moment == "append":
+            kind = draw.choice(STORE_FAULTS)
+        found.append(Fault(moment, number, kind, draw.random() if kind == "torn" else draw.uniform(0.0, 3.0)))
+    for _ in range(draw.choice((0, 0, 0, 1, 2))):
+        found.append(Fault("turn", int(10 ** draw.uniform(0.5, 3.6)), draw.choice(("stop", "stop-twice")), 0.0))
+    if draw.random() < 0.2:
+        found.append(Fault("turn", int(10 ** draw.uniform(0.5, 3.3)), "wall", draw.uniform(-90_000, 90_000)))
+    return found

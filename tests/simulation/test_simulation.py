@@ -1,0 +1,46 @@
+"""Some seeds of the simulation; ``make simulate SEEDS=10000`` runs more."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import pytest
+
+from sqlenrich.llm.messages import Answer
+from sqlenrich.plan.plan import Plan
+from sqlenrich.store.base import Origin
+from sqlenrich.store.duckdb.backend import DuckDBBackend
+from tests.simulation.__main__ import command_of, outcome_of_seed, shrunk
+from tests.simulation.lives import BrokenError, live
+from tests.simulation.scenario import drawn
+
+GROUPS, SEEDS = 4, 25
+
+
+@pytest.mark.parametrize("group", range(GROUPS))
+def test_what_must_hold_holds_in_every_life(group: int) -> None:
+    outcomes = [outcome_of_seed(seed) for seed in range(group * SEEDS + 1, (group + 1) * SEEDS + 1)]
+    assert not [f"{one.problem}: {command_of(one.seed)}" for one in outcomes if one.problem]
+    assert sum(one.lives for one in outcomes) > SEEDS, "nothing was killed or stopped"
+    assert sum(one.faults.total() for one in outcomes) > SEEDS
+
+
+def test_a_seed_replays_exactly() -> None:
+    assert live(drawn(13)).world.trace == live(drawn(13)).world.trace
+
+
+def test_a_lost_commit_is_found_and_shrunk(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The third commit of a process is lost. No fault is needed for that, so that none is left."""
+    commits: dict[int, int] = {}
+    append = DuckDBBackend.append
+
+    def forgets(self: DuckDBBackend, plan: Plan, answers: Sequence[Answer], origin: Origin) -> None:
+        commits[id(self)] = commits.get(id(self), 0) + 1
+        if commits[id(self)] != 3:
+            append(self, plan, answers, origin)
+
+    monkeypatch.setattr(DuckDBBackend, "append", forgets)
+    scenario = drawn(5)
+    with pytest.raises(BrokenError, match="answers are lost whose commit had returned"):
+        live(scenario)
+    assert len(shrunk(scenario)) == len(scenario.faults) > 0

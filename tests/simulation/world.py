@@ -1,0 +1,237 @@
+"""The runtime of a simulation: virtual time, an event loop that jumps to its next timer, and the moments of faults."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+import socket
+from asyncio import base_events
+from collections import deque
+from collections.abc import Callable, Coroutine
+from concurrent.futures import CancelledError
+from datetime import UTC, datetime, timedelta
+from typing import Any, TypeVar
+
+from sqlenrich.core.loop_thread import LoopThread
+from sqlenrich.core.runtime import Runtime
+
+T = TypeVar("T")
+BEGINNING = datetime(2026, 3, 1, tzinfo=UTC)
+MOST_TURNS = 3_000_000
+"""Turns of the loop in one seed at most: more is a loop that never waits."""
+
+
+class Killed(BaseException):
+    """The process is dead: whatever it would still do must not happen."""
+
+
+class Hung(BaseException):
+    """Nothing is left that could ever go on."""
+
+
+class World(Runtime):
+    """Virtual time, which passes only where something waits, and a record of what happens.
+
+    ``on_moment`` is called at each moment: a turn of the loop, a statement, a commit. A moment has a kind and, of that
+    kind, a number.
+    """
+
+    def __init__(self, seed: int) -> None:
+        self.random = random.Random(f"order {seed}")
+        self.seconds = 0.0
+        self.wall_ahead_s = 0.0
+        self.dead = False
+        self.trace: list[str] = []
+        self.numbers: dict[str, int] = {}
+        self.on_moment: Callable[[str, int], None] = lambda *_: None
+        self.connect: Callable[[SimLoop, int, asyncio.Protocol], asyncio.Transport] | None = None
+        self.refuses: Callable[[int], bool] = lambda _: False
+        self.shuffles = False
+        self._threads: list[SimThread] = []
+
+    def monotonic(self) -> float:
+        """Return the virtual seconds since the machine's start."""
+        return 1000.0 + self.seconds
+
+    def now(self) -> datetime:
+        """Return the wall clock, which jumps."""
+        return BEGINNING + timedelta(seconds=self.seconds + self.wall_ahead_s)
+
+    def loop_thread(self, name: str) -> LoopThread:  # noqa: ARG002
+        """Return what runs a loop while its caller waits."""
+        self._threads.append(thread := SimThread(self))
+        return thread
+
+    def note(self, text: str) -> None:
+        """Add a line to the record."""
+        self.trace.append(f"{self.seconds:12.6f}  {text}")
+
+    def moment(self, kind: str) -> None:
+        """Tell what happens now; a fault may be planned for it."""
+        if self.dead:
+            raise Killed
+        number = self.numbers[kind] = self.numbers.get(kind, 0) + 1
+        if kind == "turn" and number > MOST_TURNS:
+            raise Hung("the loop turns without end")
+        self.on_moment(kind, number)
+
+    def elapse(self, seconds: float) -> None:
+        """Let time pass in the caller's thread, while the loop goes on."""
+        if self._threads and not self._threads[-1].loop.is_closed():
+            self._threads[-1].run(asyncio.sleep(seconds))
+        else:
+            self.seconds += seconds
+
+    def bury(self) -> None:
+        """Free what a dead process has left."""
+        for thread in self._threads:
+            thread.sim_loop.abandon()
+        self._threads.clear()
+        self.dead = False
+
+
+class _Jumps:
+    """The selector of a loop without files: waiting moves the clock."""
+
+    def __init__(self, world: World) -> None:
+        self.world = world
+
+    def select(self, timeout: float | None) -> list[Any]:
+        if timeout is None:
+            raise Hung("nothing is left that could wake the loop")
+        self.world.seconds += timeout
+        return []
+
+    def close(self) -> None:
+        pass
+
+
+class SimLoop(base_events.BaseEventLoop):
+    """A loop in virtual time. Its connections are those of the world's network."""
+
+    _ready: deque[asyncio.Handle]
+    _scheduled: list[asyncio.TimerHandle]
+
+    def __init__(self, world: World) -> None:
+        super().__init__()
+        self.world = world
+        self._selector = _Jumps(world)
+        self._ports: dict[int, int] = {}
+        self.set_exception_handler(lambda *_: None)
+
+    def time(self) -> float:
+        return self.world.monotonic()
+
+    def _run_once(self) -> None:
+        self.world.moment("turn")
+        if self.world.shuffles and len(self._ready) > 1:
+            self._draw_order()
+        super()._run_once()  # type: ignore[misc]
+
+    def _draw_order(self) -> None:
+        """Draw the order of tasks that may go on; all else keeps its place."""
+        ready = list(self._ready)
+        places = [place for place, one in enumerate(ready) if _runs_task(one)]
+        drawn = self.world.random.sample(places, len(places))
+        self._ready.clear()
+        order = dict(zip(places, drawn, strict=True))
+        self._ready.extend(ready[order.get(place, place)] for place in range(len(ready)))
+
+    def _process_events(self, event_list: list[Any]) -> None:
+        pass
+
+    def _write_to_self(self) -> None:
+        pass
+
+    async def getaddrinfo(self, host: Any, port: Any, **_: Any) -> Any:
+        return [(socket.AF_INET, socket.SOCK_STREAM, 6, "", (host, port))]
+
+    async def sock_connect(self, sock: socket.socket, address: Any) -> None:
+        await asyncio.sleep(0.001)
+        if self.world.refuses(address[1]):
+            raise ConnectionRefusedError(111, "Connection refused")
+        self._ports[sock.fileno()] = address[1]
+
+    async def create_connection(self, protocol_factory: Any, *_: Any, sock: Any = None, **__: Any) -> Any:
+        port, protocol = self._ports.pop(sock.fileno()), protocol_factory()
+        sock.close()
+        assert self.world.connect is not None
+        transport = self.world.connect(self, port, protocol)
+        protocol.connection_made(transport)
+        return transport, protocol
+
+    def abandon(self) -> None:
+        """Close the loop with all that is in it."""
+        self._ready.clear()
+        self._scheduled.clear()
+        if not self.is_closed():
+            self.close()
+
+
+def _runs_task(handle: asyncio.Handle) -> bool:
+    callback = handle._callback  # type: ignore[attr-defined]
+    return type(callback).__name__ == "TaskStepMethWrapper" or getattr(callback, "__name__", "") == "task_wakeup"
+
+
+class SimQueue:
+    """A queue whose reader runs the loop until something is there."""
+
+    def __init__(self, loop: SimLoop) -> None:
+        self._loop, self._items = loop, deque[Any]()
+        self._waiter: asyncio.Future[None] | None = None
+
+    def put(self, item: Any) -> None:
+        self._items.append(item)
+        if self._waiter is not None and not self._waiter.done():
+            self._waiter.set_result(None)
+
+    def get(self) -> Any:
+        if not self._items:
+            self._waiter = self._loop.create_future()
+            self._loop.run_until_complete(self._waiter)
+            self._waiter = None
+        return self._items.popleft()
+
+    def empty(self) -> bool:
+        return not self._items
+
+
+class SimThread(LoopThread):
+    """A loop without a thread: it runs while its caller waits for it."""
+
+    def __init__(self, world: World) -> None:
+        self.sim_loop = self.loop = SimLoop(world)
+
+    @property
+    def is_current(self) -> bool:
+        return False
+
+    def start(self) -> None:
+        pass
+
+    def run(self, work: Coroutine[object, object, T]) -> T:
+        if self.sim_loop.world.dead:
+            work.close()
+            raise Killed
+        try:
+            return self.loop.run_until_complete(work)
+        except asyncio.CancelledError:
+            raise CancelledError from None  # as a thread's future does
+
+    def post(self, action: Callable[..., object], *arguments: object) -> None:
+        if not self.loop.is_closed():
+            self.loop.call_soon(action, *arguments)
+
+    def queue(self) -> Any:
+        return SimQueue(self.sim_loop)
+
+    def end(self) -> None:
+        self.run(_cancel_others())
+        self.loop.close()
+
+
+async def _cancel_others() -> None:
+    others = [task for task in asyncio.all_tasks() if task is not asyncio.current_task()]
+    for task in others:
+        task.cancel()
+    await asyncio.gather(*others, return_exceptions=True)
