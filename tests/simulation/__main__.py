@@ -82,17 +82,22 @@ def main() -> int:
     parser.add_argument("--seed", type=int)
     parser.add_argument("--without", default="")
     parser.add_argument("--shrink", action="store_true")
+    parser.add_argument("--until-failed", action="store_true", help="end at the first seed that fails")
+    parser.add_argument("--most-seconds", type=float, default=float("inf"))
     given = parser.parse_args()
     if given.seed is not None:
         return replay(given.seed, [int(one) for one in given.without.split(",") if one], shrink=given.shrink)
     began, failed, done = time.monotonic(), 0, []
+    seeds = range(given.first, given.first + given.seeds)
     with ProcessPoolExecutor(given.jobs) as pool:
-        seeds = range(given.first, given.first + given.seeds)
         for future in as_completed([pool.submit(outcome_of_seed, seed) for seed in seeds]):
             done.append(one := future.result())
             if one.problem:
                 failed += 1
                 print(f"seed {one.seed}: {one.problem}\n  replay: {command_of(one.seed)}", flush=True)
+            if (failed and given.until_failed) or time.monotonic() - began > given.most_seconds:
+                pool.shutdown(wait=False, cancel_futures=True)
+                break
     faults = sum((one.faults for one in done), Counter[str]())
     days = sum(one.seconds for one in done) / 86_400
     print(

@@ -44,6 +44,14 @@ Classify: {{ body }}
 MOST_LIVES = 25
 LONGEST_LIFE_S = 4 * 3600.0
 """The virtual time of one life at most, beyond what the faults and limits themselves take."""
+STOPPED_S = 30.0
+"""A life ends at most this time after it is stopped: the grace for what is in flight, and the last commits."""
+MOST_ATTEMPTS, MOST_TIMEOUTS = 3, 3
+"""After these a failed request is not asked again."""
+CANARIES = 3
+"""The requests of a server that show whether it is well, beside those of the rows."""
+MOST_TRIES = 12
+"""The requests of one prompt that one life sends on average at most, where each fails."""
 PAUSE_S = 90.0
 """The virtual time between two lives."""
 MOST_CONCURRENCY = 1024
@@ -140,6 +148,10 @@ class Lives:
     canaries: set[str] = field(default_factory=set)
     life: int = 0
     stopper: Stopper = field(default_factory=Stopper)
+    stopped_at_s: float | None = None
+    """When this life was stopped."""
+    undisturbed: bool = True
+    excused: bool = False
     path: Path = Path()
     next_path: Path = Path()
     notes: Notes = field(default_factory=Notes)
@@ -181,6 +193,7 @@ class Lives:
         elif fault.kind == "wall":
             self.world.wall_ahead_s += fault.amount
         else:
+            self.stopped_at_s = self.world.seconds if self.stopped_at_s is None else self.stopped_at_s
             self.stopper.stop()
             if fault.kind == "stop-twice":
                 self.excused = True
@@ -242,10 +255,13 @@ class Lives:
 
     def live(self) -> bool:
         """Live once; tell whether the run is complete."""
-        world = self.world
+        world, scenario = self.world, self.scenario
         world.note(f"life {self.life} begins")
         self.stopper, report, began = Stopper(), None, world.seconds
         self.answered, self.shortest, self.canaries, self.excused = set(), {}, set(), False
+        self.stopped_at_s, self.undisturbed = None, not self.network.down
+        self.network.in_flight = self.network.most_in_flight = 0
+        faults = len(self.faults)
         self.asked_before = len(self.network.delivered.asked)
         error: BaseException | None = None
         try:
@@ -277,6 +293,10 @@ class Lives:
             else f"status {report and report.exit_status}"
         )
         world.note(f"life {self.life} ends: {ended.replace(str(self.folder), '...')}")
+        self.undisturbed &= len(self.faults) == faults and scenario.weather.rpm is None
+        self.undisturbed &= scenario.weather.latency_s * 6 ** (1 + 3 * scenario.weather.spread) < scenario.timeout_s
+        if self.undisturbed and error is not None:
+            raise BrokenError(f"nothing was wrong, and it ended with {error}")
         self.check_life(began)
         self.find_stored(excused=dead or self.excused)
         if report is not None:
@@ -352,6 +372,13 @@ class Lives:
                         raise BrokenError(
                             f"more than {scenario.rpm} requests in {at[place + scenario.rpm] - at[place]:.2f} s"
                         )
+        if self.stopped_at_s is not None and world.seconds - self.stopped_at_s > STOPPED_S:
+            raise BrokenError(f"it ended {world.seconds - self.stopped_at_s:.1f} s after it was stopped")
+        most = self.network.most_in_flight
+        if scenario.concurrency is not None and most > scenario.concurrency + CANARIES * scenario.servers:
+            raise BrokenError(f"{most} requests in flight, and the concurrency is {scenario.concurrency}")
+        if asked > MOST_TRIES * scenario.texts + 100:
+            raise BrokenError(f"{asked} requests for {scenario.texts} texts")
         limits = [one for one in (scenario.rpm, scenario.weather.rpm) if one is not None]
         allowed = LONGEST_LIFE_S + sum(60.0 * scenario.rows / one for one in limits)
         if world.seconds - began > allowed:
@@ -362,6 +389,8 @@ class Lives:
             raise BrokenError(f"{report.rows_in} rows of {self.scenario.rows}")
         if report.results is not None and report.enriched + report.quarantined != report.rows_in:
             raise BrokenError("rows in are not enriched and quarantined ones")
+        if report.exit_status == 4 and self.stopped_at_s is None and report.stopped_at is None:
+            raise BrokenError(f"{report.pending} requests are left, and nothing has stopped the run")
         if report.calls < (sent := len(self.network.delivered.asked) - self.asked_before):
             raise BrokenError(f"{report.calls} calls reported of {sent}")
 
@@ -375,6 +404,9 @@ class Lives:
                 "SELECT COUNT(*) FROM (SELECT request_hash FROM intent_responses WHERE call_error IS NULL "
                 "GROUP BY ALL HAVING COUNT(*) > 1)"
             ).fetchall()[0][0]
+            attempts = dict(db.execute(
+                "SELECT id, (SELECT MAX(attempt) FROM intent_responses r WHERE r.request_hash = p.request_hash) "
+                "FROM intent_prompts p").fetchall())  # fmt: skip
             open_lines = db.execute("SELECT COUNT(*) FROM _sqlenrich_runs WHERE run_id = ? AND status = 'running'",
                                     [report.run_id]).fetchall()[0][0]  # fmt: skip
         if open_lines:
@@ -397,7 +429,8 @@ class Lives:
             else:
                 value = json.loads(expected)
                 is_there = good.get(key) == (value["label"], value["urgency"])
-            if not is_there and not (bad.get(key) == "CALL_ERROR" and delivered.failed.get(prompt)):
+            given_up = attempts[key] == MOST_ATTEMPTS or delivered.failed.get(prompt, 0) >= MOST_TIMEOUTS
+            if not is_there and not (bad.get(key) == "CALL_ERROR" and given_up):
                 raise BrokenError(f"row {key}: {good.get(key) or bad.get(key)}, not {expected}")
         for text in (*self.notes.lines, *self.texts, report.to_text()):
             if SECRET in text:

@@ -57,6 +57,10 @@ class Delivered:
     at: list[tuple[float, int]] = field(default_factory=list)
     """When a request arrived, and at which server."""
 
+    def fail(self, prompt: str) -> None:
+        """Count a failed request."""
+        self.failed[prompt] = self.failed.get(prompt, 0) + 1
+
 
 class Network:
     """Servers on ports. ``fault_of`` names what happens to the request of a number."""
@@ -67,6 +71,7 @@ class Network:
         self.down: dict[int, tuple[str, float]] = {}
         """What is wrong with the servers of some ports, and until when."""
         self.windows: dict[int, deque[float]] = {}
+        self.in_flight = self.most_in_flight = 0
         self.on_request: Callable[[str], None] = lambda _: None
         self.on_answer: Callable[[str, int], None] = lambda *_: None
         world.connect = self.connect
@@ -89,6 +94,8 @@ class Wire(asyncio.Transport):
         self.network, self.loop, self.port, self.protocol = network, loop, port, protocol
         self.received = b""
         self.closed = False
+        self.asked: str | None = None
+        """The prompt of the request that is here and not answered."""
 
     def write(self, data: Any) -> None:
         self.received += bytes(data)
@@ -107,12 +114,22 @@ class Wire(asyncio.Transport):
         self.close()
 
     def close(self) -> None:
+        if self.asked is not None:  # the client waits no longer
+            self.network.delivered.fail(self.asked)
+        self.leave()
         if not self.closed:
             self.closed = True
             self.loop.call_soon(self.protocol.connection_lost, None)
 
+    def leave(self) -> None:
+        """End the request that is here."""
+        if self.asked is not None:
+            self.asked = None
+            self.network.in_flight -= 1
+
     def lose(self) -> None:
         """The network or the server breaks the connection off."""
+        self.leave()
         if not self.closed:
             self.closed = True
             self.protocol.connection_lost(ConnectionResetError(104, "Connection reset by peer"))
@@ -133,6 +150,8 @@ class Wire(asyncio.Transport):
         delivered.asked.append(prompt)
         delivered.at.append((world.seconds, self.port))
         number = len(delivered.asked)
+        self.asked, network.in_flight = prompt, network.in_flight + 1
+        network.most_in_flight = max(network.most_in_flight, network.in_flight)
         draw = random.Random(f"{network.seed}/{number}")
         latency = network.weather.latency_s * draw.lognormvariate(0.0, network.weather.spread)
         kind, amount = network.fault_of(number) or (trouble, 0.0)
@@ -162,10 +181,10 @@ class Wire(asyncio.Transport):
             delay = latency if kind != "late" else latency + amount
             cut = amount if kind == "cut" else None
             if cut is not None:
-                delivered.failed[prompt] = delivered.failed.get(prompt, 0) + 1
+                delivered.fail(prompt)
             self.send(delay, 200, headers, completion(text), prompt, cut)
             return
-        delivered.failed[prompt] = delivered.failed.get(prompt, 0) + 1
+        delivered.fail(prompt)
         if kind == "silent":
             return
         if kind in ("reset", "refuse"):
@@ -202,15 +221,15 @@ class Wire(asyncio.Transport):
         parts = max(1, min(self.network.weather.chunks, len(data)))
         step = -(-len(data) // parts)
         for number in range(parts):
-            part = data[number * step : (number + 1) * step]
-            self.loop.call_later(delay + number * 0.002, self.deliver, part, prompt if number == parts - 1 else None)
+            part, is_last = data[number * step : (number + 1) * step], number == parts - 1
+            self.loop.call_later(delay + number * 0.002, self.deliver, part, prompt if is_last else None, is_last)
 
-    def deliver(self, data: bytes, prompt: str | None) -> None:
+    def deliver(self, data: bytes, prompt: str | None, is_last: bool = False) -> None:
         """Give bytes to the client. ``prompt``: with them the answer to it is whole."""
+        if is_last:
+            self.leave()
         delivered = self.network.delivered
         if self.closed:
-            if prompt is not None:  # the client waited no longer
-                delivered.failed[prompt] = delivered.failed.get(prompt, 0) + 1
             return
         if prompt is not None:
             good = delivered.good

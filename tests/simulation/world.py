@@ -17,7 +17,7 @@ from sqlenrich.core.runtime import Runtime
 
 T = TypeVar("T")
 BEGINNING = datetime(2026, 3, 1, tzinfo=UTC)
-MOST_TURNS = 3_000_000
+MOST_TURNS = 500_000
 """Turns of the loop in one seed at most: more is a loop that never waits."""
 
 
