@@ -21,7 +21,7 @@ from sqlenrich.engines import get_engine
 from sqlenrich.llm.messages import Answer, Request
 from sqlenrich.plan.plan import RESPONSES, Plan, Step
 from sqlenrich.plan.profiles import PROFILES
-from sqlenrich.plan.relations import RELATIONS
+from sqlenrich.plan.relations import RELATIONS, Relations
 from sqlenrich.renderer.statements import create_responses, create_table_as, insert_into
 from sqlenrich.renderer.tables import drop_table
 from sqlenrich.spec.enrichment import Enrichment
@@ -311,7 +311,8 @@ class Backend:
 
     def results(self, plan: Plan, pending: int) -> Results:
         """Return the counts of the result tables. Raises RunError if a row is unaccounted for."""
-        rows, good, bad = (self.number(plan, queries.count_rows(r)) for r in ("prompts", "enriched", "quarantine"))
+        counts = self.rows(plan, queries.counts_of(("prompts", "enriched", "quarantine")))[0]
+        rows, good, bad = map(int, counts)
         if rows != good + bad:
             raise RunError(
                 f"{rows} rows in, but {good} enriched and {bad} quarantined: does a row policy of these tables hide "
@@ -354,7 +355,10 @@ class Backend:
 
     def rows(self, plan: Plan, query: exp.Query) -> list[tuple[Any, ...]]:
         """Run a query over a plan's relations."""
-        return self.connection.rows(plan.relations.line(query))
+        return self._rows(plan.relations, query)
+
+    def _rows(self, relations: Relations, query: exp.Query) -> list[tuple[Any, ...]]:
+        return self.connection.rows(relations.line(query))
 
     def read(self, plan: Plan, query: exp.Query) -> list[tuple[Any, ...]]:
         """Run a query over a plan's relations; it may read the source."""
@@ -371,8 +375,7 @@ class Backend:
 
     def count(self, calls: Iterable[Step]) -> int:
         """Return how many requests some calls have to ask."""
-        texts = [call.relations.line(queries.count_pending(call)) for call in calls]
-        return sum(int(self.connection.rows(sql)[0][0]) for sql in texts)
+        return sum(int(self._rows(call.relations, queries.count_pending(call))[0][0]) for call in calls)
 
     def not_retried(self, plan: Plan, reasons: Sequence[str], max_attempts: int) -> tuple[int, int]:
         """Return how many requests refused for some reasons have no attempts left, and how many were never asked."""

@@ -169,6 +169,11 @@ def count_rows(role: str) -> exp.Select:
     return select("COUNT(*)").from_(symbol(role))
 
 
+def counts_of(roles: Sequence[str]) -> exp.Select:
+    """The rows of some relations, in one row."""
+    return select(*(count_rows(role).subquery().as_(f"{role}_rows") for role in roles))
+
+
 def count_pending(call: Step) -> exp.Select:
     """How many requests a call has to ask. No prompt is read to count them."""
     assert call.pending is not None

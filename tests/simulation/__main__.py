@@ -15,8 +15,8 @@ import traceback
 import warnings
 from collections import Counter
 from collections.abc import Collection
-from concurrent.futures import ProcessPoolExecutor, as_completed
 from dataclasses import dataclass
+from multiprocessing import Pool
 
 from tests.simulation.lives import BrokenError, counted_faults, live
 from tests.simulation.scenario import Scenario, drawn
@@ -89,14 +89,13 @@ def main() -> int:
         return replay(given.seed, [int(one) for one in given.without.split(",") if one], shrink=given.shrink)
     began, failed, done = time.monotonic(), 0, []
     seeds = range(given.first, given.first + given.seeds)
-    with ProcessPoolExecutor(given.jobs) as pool:
-        for future in as_completed([pool.submit(outcome_of_seed, seed) for seed in seeds]):
-            done.append(one := future.result())
+    with Pool(given.jobs) as pool:  # its end ends what still runs
+        for one in pool.imap_unordered(outcome_of_seed, seeds):
+            done.append(one)
             if one.problem:
                 failed += 1
                 print(f"seed {one.seed}: {one.problem}\n  replay: {command_of(one.seed)}", flush=True)
             if (failed and given.until_failed) or time.monotonic() - began > given.most_seconds:
-                pool.shutdown(wait=False, cancel_futures=True)
                 break
     faults = sum((one.faults for one in done), Counter[str]())
     days = sum(one.seconds for one in done) / 86_400

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import random
 import shutil
 import tempfile
@@ -42,10 +43,12 @@ output: {label(enum): [a, b, c], urgency: integer}
 Classify: {{ body }}
 """
 MOST_LIVES = 25
-LONGEST_LIFE_S = 4 * 3600.0
-"""The virtual time of one life at most, beyond what the faults and limits themselves take."""
-STOPPED_S = 30.0
-"""A life ends at most this time after it is stopped: the grace for what is in flight, and the last commits."""
+LONGEST_LIFE_S = 600.0
+"""The virtual time of one life at most, beyond what its requests take: it gives up after 120 s without an answer."""
+STOPPED_S, STOPPED_TWICE_S = 18.0, 8.0
+"""A life ends at most this time after it is stopped: the grace of 10 s for what is in flight, and two slow commits."""
+QUIET_S = 60.0
+"""A model that answered within this time has not stopped answering."""
 MOST_ATTEMPTS, MOST_TIMEOUTS = 3, 3
 """After these a failed request is not asked again."""
 CANARIES = 3
@@ -148,8 +151,8 @@ class Lives:
     canaries: set[str] = field(default_factory=set)
     life: int = 0
     stopper: Stopper = field(default_factory=Stopper)
-    stopped_at_s: float | None = None
-    """When this life was stopped."""
+    must_end_at: float = math.inf
+    """When this life has to end, since it was stopped."""
     undisturbed: bool = True
     excused: bool = False
     path: Path = Path()
@@ -174,6 +177,10 @@ class Lives:
         if fault is None:
             return None
         kind, _, server = fault.kind.partition("/")
+        if kind in ("stop", "stop-twice", "kill-before"):
+            self.world.note(str(fault))
+            self.end_by(fault)
+            return None
         if not server:
             return kind, fault.amount
         port = PORT + int(server) - 1
@@ -188,16 +195,21 @@ class Lives:
         self.world.note(str(fault))
         if moment == "append":
             self.at_append = fault
-        elif fault.kind == "kill-before":
-            self.kill()
         elif fault.kind == "wall":
             self.world.wall_ahead_s += fault.amount
         else:
-            self.stopped_at_s = self.world.seconds if self.stopped_at_s is None else self.stopped_at_s
+            self.end_by(fault)
+
+    def end_by(self, fault: Fault) -> None:
+        """End the life by a signal or a kill."""
+        if fault.kind == "kill-before":
+            self.kill()
+        longest = STOPPED_S if fault.kind == "stop" else STOPPED_TWICE_S
+        self.must_end_at = min(self.must_end_at, self.world.seconds + longest)
+        self.stopper.stop()
+        if fault.kind == "stop-twice":
+            self.excused = True
             self.stopper.stop()
-            if fault.kind == "stop-twice":
-                self.excused = True
-                self.stopper.stop()
 
     def kill(self, torn: tuple[int, float] | None = None) -> None:
         """End the process here: what is in the files now is what the next life finds."""
@@ -227,11 +239,13 @@ class Lives:
 
     def on_request(self, prompt: str) -> None:
         """Refuse a request whose answer is stored, but for the one that shows whether a server is well."""
-        if prompt not in self.canaries and (prompt in self.stored_prompts or prompt in self.answered):
+        may_be_canary = prompt in self.canaries and self.network.delivered.failures > self.failed_before
+        if not may_be_canary and (prompt in self.stored_prompts or prompt in self.answered):
             raise BrokenError(f"asked again, although it is answered: {prompt!r}")
 
     def on_answer(self, prompt: str, port: int) -> None:
         self.answered.add(prompt)
+        self.answered_at = self.world.seconds
         if len(prompt) < len(self.shortest.get(port, prompt + "x")):
             self.shortest[port] = prompt
             self.canaries.add(prompt)
@@ -259,7 +273,8 @@ class Lives:
         world.note(f"life {self.life} begins")
         self.stopper, report, began = Stopper(), None, world.seconds
         self.answered, self.shortest, self.canaries, self.excused = set(), {}, set(), False
-        self.stopped_at_s, self.undisturbed = None, not self.network.down
+        self.must_end_at, self.undisturbed = math.inf, not self.network.down
+        self.answered_at, self.failed_before = -math.inf, self.network.delivered.failures
         self.network.in_flight = self.network.most_in_flight = 0
         faults = len(self.faults)
         self.asked_before = len(self.network.delivered.asked)
@@ -297,6 +312,8 @@ class Lives:
         self.undisturbed &= scenario.weather.latency_s * 6 ** (1 + 3 * scenario.weather.spread) < scenario.timeout_s
         if self.undisturbed and error is not None:
             raise BrokenError(f"nothing was wrong, and it ended with {error}")
+        if error is not None and "stopped answering" in str(error) and world.seconds - self.answered_at < QUIET_S:
+            raise BrokenError(f"{error}, and the last answer came {world.seconds - self.answered_at:.1f} s before")
         self.check_life(began)
         self.find_stored(excused=dead or self.excused)
         if report is not None:
@@ -372,15 +389,19 @@ class Lives:
                         raise BrokenError(
                             f"more than {scenario.rpm} requests in {at[place + scenario.rpm] - at[place]:.2f} s"
                         )
-        if self.stopped_at_s is not None and world.seconds - self.stopped_at_s > STOPPED_S:
-            raise BrokenError(f"it ended {world.seconds - self.stopped_at_s:.1f} s after it was stopped")
+        if world.seconds > self.must_end_at:
+            raise BrokenError(f"it was stopped, and ended {world.seconds - self.must_end_at:.1f} s too late")
         most = self.network.most_in_flight
         if scenario.concurrency is not None and most > scenario.concurrency + CANARIES * scenario.servers:
             raise BrokenError(f"{most} requests in flight, and the concurrency is {scenario.concurrency}")
         if asked > MOST_TRIES * scenario.texts + 100:
             raise BrokenError(f"{asked} requests for {scenario.texts} texts")
+        failures = self.network.delivered.failures - self.failed_before
         limits = [one for one in (scenario.rpm, scenario.weather.rpm) if one is not None]
-        allowed = LONGEST_LIFE_S + sum(60.0 * scenario.rows / one for one in limits)
+        weather = scenario.weather
+        each = weather.latency_s * math.exp(weather.spread**2 / 2) + (scenario.timeout_s if failures else 0.0)
+        allowed = LONGEST_LIFE_S + sum(120.0 * scenario.rows / one for one in limits)
+        allowed += 2 * each * (scenario.texts + failures) / min(scenario.concurrency or 8, 8)
         if world.seconds - began > allowed:
             raise BrokenError(f"a life took {world.seconds - began:,.0f} s")
 
@@ -389,7 +410,7 @@ class Lives:
             raise BrokenError(f"{report.rows_in} rows of {self.scenario.rows}")
         if report.results is not None and report.enriched + report.quarantined != report.rows_in:
             raise BrokenError("rows in are not enriched and quarantined ones")
-        if report.exit_status == 4 and self.stopped_at_s is None and report.stopped_at is None:
+        if report.exit_status == 4 and self.must_end_at == math.inf and report.stopped_at is None:
             raise BrokenError(f"{report.pending} requests are left, and nothing has stopped the run")
         if report.calls < (sent := len(self.network.delivered.asked) - self.asked_before):
             raise BrokenError(f"{report.calls} calls reported of {sent}")

@@ -57,8 +57,11 @@ class Delivered:
     at: list[tuple[float, int]] = field(default_factory=list)
     """When a request arrived, and at which server."""
 
+    failures: int = 0
+
     def fail(self, prompt: str) -> None:
         """Count a failed request."""
+        self.failures += 1
         self.failed[prompt] = self.failed.get(prompt, 0) + 1
 
 
@@ -143,7 +146,8 @@ class Wire(asyncio.Transport):
         if not path.endswith("/chat/completions"):
             if trouble in ("silent", "refuse"):
                 return
-            self.send(0.01, 503 if trouble == "busy" else 404, {}, b'{"error": {"message": "not here"}}', None)
+            status = {"busy": 503, "401": 401}.get(trouble, 404)
+            self.send(0.01, status, {}, b'{"error": {"message": "not here"}}', None)
             return
         prompt = json.loads(body)["messages"][-1]["content"]
         delivered = network.delivered
@@ -189,9 +193,9 @@ class Wire(asyncio.Transport):
             return
         if kind in ("reset", "refuse"):
             self.loop.call_later(latency * amount, self.lose)
-        elif kind in ("429", "busy", "500"):
-            status = {"429": 429, "busy": 503, "500": 500}[kind]
-            if amount > 0 and kind != "500":
+        elif kind in ("429", "busy", "500", "401"):
+            status = {"429": 429, "busy": 503, "500": 500, "401": 401}[kind]
+            if amount > 0 and kind in ("429", "busy"):
                 headers = headers | {"retry-after": str(int(amount))}
             self.send(latency / 10, status, headers, b'{"error": {"message": "not now"}}', None)
         elif kind == "error-200":

@@ -11,7 +11,7 @@ from tests.simulation.network import ANSWER_COST, Weather
 REQUEST_FAULTS = (
     "429", "busy", "500", "reset", "cut", "silent", "late", "error-200", "no-choice", "no-http", "lie",
 )  # fmt: skip
-OUTAGES = ("refuse", "busy", "silent", "429")
+OUTAGES = ("refuse", "busy", "silent", "429", "401")
 STORE_FAULTS = ("kill-before", "kill-after", "torn", "full", "slow")
 
 
@@ -97,17 +97,21 @@ def _faults(draw: random.Random, requests: int, servers: int) -> list[Fault]:
                   "cut": draw.random(), "late": 10 ** draw.uniform(0, 2.3)}.get(kind, 0.0)  # fmt: skip
         found.append(Fault("request", number, kind, amount))
     for _ in range(draw.choice((0, 0, 1, 2))):
-        kind = f"{draw.choice(OUTAGES)}/{draw.randint(1, servers)}"
-        found.append(Fault("request", draw.randint(1, requests), kind, 10 ** draw.uniform(-0.5, 2.5)))
+        kind, number, seconds = draw.choice(OUTAGES), draw.randint(1, requests), 10 ** draw.uniform(-0.5, 3.5)
+        for server in range(1, servers + 1):
+            if draw.random() < 0.7:
+                found.append(Fault("request", number + server - 1, f"{kind}/{server}", seconds))
     for _ in range(draw.choice((0, 1, 1, 2, 4))):
-        moment, kind = draw.choice(("append", "append", "statement", "turn")), "kill-before"
-        number = {"append": draw.randint(1, 12), "statement": draw.randint(1, 40),
+        moment, kind = draw.choice(("append", "append", "statement", "turn", "request")), "kill-before"
+        number = {"request": draw.randint(1, requests), "append": draw.randint(1, 12), "statement": draw.randint(1, 40),
                   "turn": int(10 ** draw.uniform(0.5, 3.6))}[moment]  # fmt: skip
         if moment == "append":
             kind = draw.choice(STORE_FAULTS)
         found.append(Fault(moment, number, kind, draw.random() if kind == "torn" else draw.uniform(0.0, 3.0)))
     for _ in range(draw.choice((0, 0, 0, 1, 2))):
-        found.append(Fault("turn", int(10 ** draw.uniform(0.5, 3.6)), draw.choice(("stop", "stop-twice")), 0.0))
+        moment = draw.choice(("turn", "request"))
+        number = draw.randint(1, requests) if moment == "request" else int(10 ** draw.uniform(0.5, 3.6))
+        found.append(Fault(moment, number, draw.choice(("stop", "stop-twice")), 0.0))
     if draw.random() < 0.2:
         found.append(Fault("turn", int(10 ** draw.uniform(0.5, 3.3)), "wall", draw.uniform(-90_000, 90_000)))
     return found

@@ -18,6 +18,7 @@ from sqlenrich.core.printer import print_sql
 from sqlenrich.llm.messages import Answer, Request
 from sqlenrich.plan.plan import RESPONSES, Plan, Step
 from sqlenrich.plan.profiles import PROFILES
+from sqlenrich.plan.relations import Relations
 from sqlenrich.spark.desk import DeskPolicy
 from sqlenrich.spark.file_lease import SHARED, is_shared
 from sqlenrich.spark.journal import Journal, Row
@@ -117,7 +118,6 @@ class SparkBackend(Backend):
         session = open_session(self.where.master, self.where.conf, log) if own else check_session(self.where.session)
         self._open = ExitStack()
         self.spark.open(session)
-        self.tables.open()
         if own and self.where.master is not None:
             self._open.callback(session.stop)
         self._open.callback(self.spark.open, None)
@@ -300,7 +300,8 @@ class SparkBackend(Backend):
         """Append lines of a query to NAME_profiles."""
         table = plan.relations.table("profiles")
         self.tables.create(table.copy(), PROFILES)
-        self.tables.append(table, self.spark.query(plan.relations.sql(query)).coalesce(1))
+        with self.tables.views(plan.relations.bound(query)) as read:
+            self.tables.append(table, self.spark.query(print_sql(self.engine, read)).coalesce(1))
 
     def drop(self, table: exp.Table) -> None:
         """Drop a table if it is there."""
@@ -314,6 +315,9 @@ class SparkBackend(Backend):
         self.tables.make(table, queries.joined_by_key(self.engine, table, made, incoming.columns, key))
         self.tables.publish([table])
         self.tables.drop(made)
+
+    def _rows(self, relations: Relations, query: exp.Query) -> list[tuple[Any, ...]]:
+        return self.tables.read(relations.bound(query))
 
     def check(self, sql: str) -> None:
         """Compile a query without running it. Raises RunError with Spark's message."""

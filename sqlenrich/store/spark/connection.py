@@ -18,6 +18,7 @@ from sqlenrich.store.spark.types import portable_type
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql.types import StructType
 
 T = TypeVar("T")
 FORMAT = "parquet"
@@ -75,6 +76,8 @@ class SparkConnection:
         self.engine = get_engine("spark")
         self.files = Files(self)
         self._session: SparkSession | None = None
+        self.schemas: dict[str, StructType] = {}
+        """Those of folders. Spark runs a job to find one."""
 
     @property
     def session(self) -> SparkSession:
@@ -83,8 +86,9 @@ class SparkConnection:
         return self._session
 
     def open(self, session: SparkSession | None) -> None:
-        """Set the session, or none."""
+        """Set the session, or none. Other programs may have written since the last one."""
         self._session = session
+        self.schemas.clear()
 
     def execute(self, sql: str) -> None:
         """Run a statement. Raises RunError with the first line of Spark's message."""
@@ -109,9 +113,19 @@ class SparkConnection:
         table = named_relation(self.engine, relation)
         if not self.exists(table):
             return None
-        name = print_sql(self.engine, table, pretty=False)
-        schema = self.checked(lambda: self.session.sql(f"SELECT * FROM {name} LIMIT 0").schema)
+        if (path := folder_of(table)) is not None:
+            schema = self.folder(path).schema
+        else:
+            name = print_sql(self.engine, table, pretty=False)
+            schema = self.checked(lambda: self.session.sql(f"SELECT * FROM {name} LIMIT 0").schema)
         return {field.name: portable_type(field.dataType) for field in schema.fields}
+
+    def folder(self, path: str) -> DataFrame:
+        """Return the rows of a folder. Its schema is looked for in its files once."""
+        read = self.session.read
+        if path not in self.schemas:
+            self.schemas[path] = self.checked(lambda: read.parquet(path).schema)
+        return self.checked(lambda: read.schema(self.schemas[path]).parquet(path))
 
     def exists(self, table: exp.Table) -> bool:
         """Tell whether a table, a view or a folder of files is there."""

@@ -9,7 +9,6 @@ from typing import Any
 from sqlglot import exp
 
 from sqlenrich.core.names import relation
-from sqlenrich.core.printer import print_sql
 from sqlenrich.core.sql import Sql
 from sqlenrich.core.types import Type
 from sqlenrich.store.spark.tables import SparkTables
@@ -32,8 +31,7 @@ class SparkDatabase:
 
     def rows(self, query: exp.Query) -> list[tuple[Any, ...]]:
         """Run a query and return its rows. A folder is read by the schema that is known of it."""
-        with self.tables.views(query) as read:
-            return self.connection.rows(print_sql(self.engine, read, pretty=False))
+        return self.tables.read(query)
 
     def append(self, table: str, columns: Mapping[str, Type], rows: Sequence[Sequence[object]]) -> None:
         """Append rows to a table, which is made where it is missing."""

@@ -12,7 +12,6 @@ from sqlglot import exp
 
 from sqlenrich.core.errors import ConfigError
 from sqlenrich.core.names import relation
-from sqlenrich.core.printer import print_sql
 from sqlenrich.core.sql import equals
 from sqlenrich.core.types import Type
 from sqlenrich.store.base import RunStart, Snapshot
@@ -35,9 +34,10 @@ class AppendedLedger:
 
     def begin(self, start: RunStart, *, known: bool) -> None:
         """Write a run's line, or again: with the snapshot where it is ``known``."""
-        self.tables.create(self.relation, COLUMNS)
         if not self._columns:
             found = self.tables.connection.columns(self.table)
+            if found is None:
+                self.tables.create(self.relation, COLUMNS)
             # A ledger of an earlier version keeps the columns that it has.
             self._columns = {n: kind for n, kind in COLUMNS.items() if found is None or n in found}
         if start.run_id != self._begun:
@@ -61,7 +61,7 @@ class AppendedLedger:
             query = exp.select("snapshot").from_(self.relation.copy())
             query = query.where(equals("name", name))
             query = query.order_by("started_at DESC", "snapshot IS NULL").limit(1)
-            rows = connection.rows(print_sql(self.tables.engine, query))
+            rows = self.tables.read(query)
         if not rows:
             raise ConfigError(f"{place} holds no run of {name}: run it first")
         if rows[0][0] is None:
@@ -73,8 +73,8 @@ class AppendedLedger:
         connection = self.tables.connection
         if connection.columns(self.table) is None:
             return ()
-        query = exp.select("name").distinct().from_(self.relation.copy()).order_by("name")
-        return tuple(str(name) for (name,) in connection.rows(print_sql(self.tables.engine, query)))
+        query = exp.select("name").distinct().from_(self.relation.copy())
+        return tuple(sorted(str(name) for (name,) in self.tables.read(query)))
 
     def _end_killed(self, start: RunStart) -> None:
         """Write the last line of runs that ended without one: their processes were killed."""
@@ -82,8 +82,7 @@ class AppendedLedger:
         query = exp.select("run_id", *(exp.alias_(exp.Max(this=exp.column(name)), name) for name in names))
         query = query.from_(self.relation.copy()).where(equals("name", start.name)).group_by("run_id")
         unended = exp.Is(this=exp.Max(this=exp.column("ended_at")), expression=exp.Null())
-        rows = self.tables.connection.rows(print_sql(self.tables.engine, query.having(unended)))
-        for row in rows:
+        for row in self.tables.read(query.having(unended)):
             line = dict(zip(("run_id", *names), row, strict=True))
             self._write({**line, "ended_at": start.at, "status": "failed"})
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 import uuid
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from sqlglot import exp
 
@@ -21,7 +21,6 @@ from sqlenrich.store.spark.connection import FORMAT, SparkConnection, folder_of,
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
-    from pyspark.sql.types import StructType
 
 _OLD = "__old"
 _VIEW = "sqlenrich_rows"
@@ -33,11 +32,6 @@ class SparkTables:
     def __init__(self, connection: SparkConnection, place: str) -> None:
         self.connection, self.engine = connection, connection.engine
         self.place = place.rstrip("/") if is_folder(place) else place
-        self._schemas: dict[str, StructType] = {}
-
-    def open(self) -> None:
-        """Begin in a session: other programs may have written since the last one."""
-        self._schemas.clear()
 
     def named(self, table: str) -> str:
         """Return the name of a table of the output in Spark's SQL."""
@@ -110,7 +104,7 @@ class SparkTables:
     def drop(self, relation: exp.Table) -> None:
         """Drop a table where it is there."""
         if (path := folder_of(relation)) is not None:
-            self._schemas.pop(path, None)
+            self.connection.schemas.pop(path, None)
             self.connection.files.delete(path)
         else:
             self._run(exp.Drop(tables=[relation.copy()], kind="TABLE", exists=True))
@@ -119,8 +113,8 @@ class SparkTables:
         source, target = folder_of(relation), folder_of(name)
         if source is not None and target is not None:
             self.connection.files.rename(source, target)
-            if (schema := self._schemas.pop(source, None)) is not None:
-                self._schemas[target] = schema
+            if (schema := self.connection.schemas.pop(source, None)) is not None:
+                self.connection.schemas[target] = schema
             return
         self._run(rename(relation, name))
 
@@ -130,13 +124,18 @@ class SparkTables:
     def rows(self, relation: exp.Table) -> DataFrame:
         """Return the rows of a table."""
         if (path := folder_of(relation)) is not None:
-            return self._folder(path)
+            return self.connection.folder(path)
         return self.connection.query(print_sql(self.engine, exp.select("*").from_(relation.copy())))
+
+    def read(self, query: Sql) -> list[tuple[Any, ...]]:
+        """Run a query and return its rows. A folder is read by the schema that is known of it."""
+        with self.views(query) as read:
+            return self.connection.rows(print_sql(self.engine, read, pretty=False))
 
     def _write(self, rows: DataFrame, path: str, *, mode: str = "overwrite", by: str | None = None) -> None:
         self.connection.checked(lambda: rows.write.mode(mode).parquet(path, partitionBy=by))
         if mode == "overwrite":
-            self._schemas[path] = rows.schema
+            self.connection.schemas[path] = rows.schema
 
     @contextmanager
     def views(self, query: Sql) -> Iterator[Sql]:
@@ -149,7 +148,7 @@ class SparkTables:
                     continue
                 if path not in views:
                     name = f"sqlenrich_{uuid.uuid4().hex}"
-                    self._folder(path).createTempView(name)
+                    self.connection.folder(path).createTempView(name)
                     views[path] = name
                 table.set("this", exp.to_identifier(views[path]))
                 table.set("db", None)
@@ -157,10 +156,3 @@ class SparkTables:
         finally:
             for name in views.values():
                 self.connection.session.catalog.dropTempView(name)
-
-    def _folder(self, path: str) -> DataFrame:
-        """Return the rows of a folder. Its schema is looked for in its files once."""
-        read = self.connection.session.read
-        if path not in self._schemas:
-            self._schemas[path] = self.connection.checked(lambda: read.parquet(path).schema)
-        return self.connection.checked(lambda: read.schema(self._schemas[path]).parquet(path))
