@@ -29,7 +29,7 @@ from sqlenrich.spec.prices import Price, Prices
 from sqlenrich.store.base import CommitPolicy, Origin, RunStart
 from sqlenrich.store.duckdb.backend import DuckDBBackend
 from sqlenrich.store.duckdb.database import Policy
-from tests.simulation.network import ANSWER_COST, ANSWER_TOKENS, PORT, PROMPT, Network, answer_to
+from tests.simulation.network import ANSWER_COST, ANSWER_TOKENS, PORT, PROMPT, SECOND, Network, answer_to
 from tests.simulation.scenario import Fault, Scenario
 from tests.simulation.world import Hung, Killed, World
 
@@ -66,9 +66,13 @@ class BrokenError(AssertionError):
     lives: Lives
 
 
+CASCADE = f"cascade: {{ask: {SECOND}, score: urgency, equal: [label], target: 0.7, sample: 30}}\n"
+
+
 @cache
-def enrichment() -> se.Enrichment:
-    return se.loads(FILE, name="intent")
+def enrichment(*, cascade: bool) -> se.Enrichment:
+    """Return what the run asks, of one model or of two."""
+    return se.loads(FILE.replace("output:", f"{CASCADE}output:") if cascade else FILE, name="intent")
 
 
 class SimBackend(DuckDBBackend):
@@ -140,8 +144,8 @@ class Lives:
     network: Network = field(init=False)
     at_append: Fault | None = None
     """What happens at the commit that begins now."""
-    committed: set[str] = field(default_factory=set)
-    """The request hashes whose answers are stored for good."""
+    committed: set[tuple[str, str]] = field(default_factory=set)
+    """The request hashes whose answers are stored for good, each with the model."""
     stored_prompts: set[str] = field(default_factory=set)
     """The prompts whose answers are stored, of the lives before."""
     answered: set[str] = field(default_factory=set)
@@ -180,7 +184,7 @@ class Lives:
         if kind in ("stop", "stop-twice", "kill-before"):
             self.world.note(str(fault))
             self.end_by(fault)
-            return None
+            return "silent", 0.0  # so that something is in flight
         if not server:
             return kind, fault.amount
         port = PORT + int(server) - 1
@@ -235,7 +239,7 @@ class Lives:
     def stored(self, answers: Sequence[Answer]) -> None:
         """Record answers whose commit has returned."""
         self.world.note(f"stored {len(answers)}")
-        self.committed |= {answer.request_hash for answer in answers if answer.call_error is None}
+        self.committed |= {(answer.request_hash, answer.model) for answer in answers if answer.call_error is None}
 
     def on_request(self, prompt: str) -> None:
         """Refuse a request whose answer is stored, but for the one that shows whether a server is well."""
@@ -338,8 +342,9 @@ class Lives:
             stop_after_refused=0,
         )
         return run_one(
-            enrichment(), input=self.rows(), output=SimBackend(self.path, self), model=endpoint, caps=caps,
-            observer=self.notes, stopper=self.stopper, run_id=f"life-{self.life}", prices=PRICES,
+            enrichment(cascade=scenario.cascade), input=self.rows(), output=SimBackend(self.path, self),
+            model=endpoint, caps=caps, observer=self.notes, stopper=self.stopper, run_id=f"life-{self.life}",
+            prices=PRICES,
         )  # fmt: skip
 
     # What must hold --------------------------------------------------------------------------------------------------
@@ -356,16 +361,16 @@ class Lives:
         with duckdb.connect(str(self.next_path)) as db:
             try:
                 found = db.execute(
-                    "SELECT DISTINCT request_hash FROM intent_responses WHERE call_error IS NULL"
+                    "SELECT DISTINCT request_hash, model FROM intent_responses WHERE call_error IS NULL"
                 ).fetchall()
                 prompts = dict(db.execute("SELECT request_hash, prompt FROM intent_prompts").fetchall())
             except duckdb.CatalogException:
                 found, prompts = [], {}
-        there = {row[0] for row in found}
+        there = set(found)
         if lost := self.committed - there:
             raise BrokenError(f"{len(lost)} answers are lost whose commit had returned")
         self.committed |= there
-        self.stored_prompts |= {prompts[key] for key in there if key in prompts}
+        self.stored_prompts |= {named(prompts[key], model) for key, model in there if key in prompts}
         lost_answers = self.answered - self.stored_prompts
         most = (self.scenario.concurrency or MOST_CONCURRENCY) + self.scenario.unstored if excused else 0
         if len(lost_answers) > most:
@@ -382,8 +387,9 @@ class Lives:
         if self.life == 1 and scenario.max_cost is not None and paid > scenario.max_cost + 1e-9:
             raise BrokenError(f"paid {paid:.2f}, and max_cost is {scenario.max_cost:.2f}")
         if scenario.rpm is not None:
-            for port in range(PORT, PORT + scenario.servers):
-                at = [when for when, where in self.network.delivered.at[self.asked_before :] if where == port]
+            seen = self.network.delivered.at[self.asked_before :]
+            for asked_of in {where for _, where in seen}:
+                at = [when for when, where in seen if where == asked_of]
                 for place in range(len(at) - scenario.rpm):
                     if at[place + scenario.rpm] - at[place] < 60.0 - 0.5:
                         raise BrokenError(
@@ -394,7 +400,7 @@ class Lives:
         most = self.network.most_in_flight
         if scenario.concurrency is not None and most > scenario.concurrency + CANARIES * scenario.servers:
             raise BrokenError(f"{most} requests in flight, and the concurrency is {scenario.concurrency}")
-        if asked > MOST_TRIES * scenario.texts + 100:
+        if asked > MOST_TRIES * scenario.texts * (1 + scenario.cascade) + 100:
             raise BrokenError(f"{asked} requests for {scenario.texts} texts")
         failures = self.network.delivered.failures - self.failed_before
         limits = [one for one in (scenario.rpm, scenario.weather.rpm) if one is not None]
@@ -419,10 +425,10 @@ class Lives:
         """Compare the tables with those of a run that nothing disturbed."""
         delivered, scenario = self.network.delivered, self.scenario
         with duckdb.connect(str(self.path), read_only=True) as db:
-            good = {row[0]: row[1:] for row in db.execute("SELECT id, label, urgency FROM intent").fetchall()}
+            good = {row[0]: row[1:] for row in db.execute("SELECT id, label, urgency, _model FROM intent").fetchall()}
             bad = dict(db.execute("SELECT id, _error FROM intent_quarantine").fetchall())
             twice = db.execute(
-                "SELECT COUNT(*) FROM (SELECT request_hash FROM intent_responses WHERE call_error IS NULL "
+                "SELECT COUNT(*) FROM (SELECT request_hash, model FROM intent_responses WHERE call_error IS NULL "
                 "GROUP BY ALL HAVING COUNT(*) > 1)"
             ).fetchall()[0][0]
             attempts = dict(db.execute(
@@ -437,7 +443,8 @@ class Lives:
         if len(good) + len(bad) != scenario.rows or set(good) & set(bad):
             raise BrokenError("a row is missing, or there twice")
         for row in self.rows():
-            key, prompt = row["id"], f"{PROMPT}{row['body']}"
+            key = row["id"]
+            prompt = named(f"{PROMPT}{row['body']}", good[key][2] if key in good else "m")
             if row["body"] is None:
                 expected: Any = "NO_INPUT"
             else:
@@ -449,8 +456,10 @@ class Lives:
                 is_there = bad.get(key) == code
             else:
                 value = json.loads(expected)
-                is_there = good.get(key) == (value["label"], value["urgency"])
-            given_up = attempts[key] == MOST_ATTEMPTS or delivered.failed.get(prompt, 0) >= MOST_TIMEOUTS
+                is_there = key in good and good[key][:2] == (value["label"], value["urgency"])
+            given_up = (
+                scenario.cascade or attempts[key] == MOST_ATTEMPTS or delivered.failed.get(prompt, 0) >= MOST_TIMEOUTS
+            )
             if not is_there and not (bad.get(key) == "CALL_ERROR" and given_up):
                 raise BrokenError(f"row {key}: {good.get(key) or bad.get(key)}, not {expected}")
         for text in (*self.notes.lines, *self.texts, report.to_text()):
@@ -460,10 +469,19 @@ class Lives:
             raise BrokenError("the key is in the database")
 
 
+A_TOKEN_COSTS = Decimal(str(ANSWER_COST)) / ANSWER_TOKENS
 PRICES = Prices(
     date(2026, 1, 1),
-    models={"m": Price(Decimal(0), Decimal(0), Decimal(str(ANSWER_COST)) / ANSWER_TOKENS * 1_000_000)},
+    models={
+        name: Price(Decimal(0), Decimal(0), Decimal(str(ANSWER_COST)) / ANSWER_TOKENS * 1_000_000)
+        for name in ("m", SECOND)
+    },
 )
+
+
+def named(prompt: str, model: str) -> str:
+    """Return a prompt as it is recorded."""
+    return f"{SECOND} {prompt}" if model == SECOND else prompt
 
 
 def _log_of(path: Path) -> Path:

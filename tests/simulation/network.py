@@ -21,10 +21,22 @@ PORT = 8001
 """The port of the first server; the others follow."""
 
 
+SECOND = "large"
+"""The second model of a cascade. Its requests are recorded with its name before the prompt."""
+
+
 def answer_to(prompt: str) -> str:
-    """Return the answer that every server gives to a prompt; some can't be used."""
-    draw = zlib.crc32(prompt.encode())
-    return "no JSON" if draw % 13 == 0 else json.dumps({"label": "abc"[draw % 3], "urgency": draw % 5 + 1})
+    """Return the answer that every server gives to a prompt; some can't be used.
+
+    The second model differs from the first where that gives a low number.
+    """
+    first = prompt.removeprefix(f"{SECOND} ")
+    draw = zlib.crc32(first.encode())
+    if draw % 13 == 0 and first == prompt:
+        return "no JSON"
+    urgency = draw % 5 + 1
+    differs = first != prompt and urgency < 3
+    return json.dumps({"label": "abc"[(draw + differs) % 3], "urgency": urgency})
 
 
 @dataclass(frozen=True)
@@ -54,8 +66,8 @@ class Delivered:
     """The prompts that got an answer of other content."""
     failed: dict[str, int] = field(default_factory=dict)
     """How often a request of a prompt failed."""
-    at: list[tuple[float, int]] = field(default_factory=list)
-    """When a request arrived, and at which server."""
+    at: list[tuple[float, tuple[int, str]]] = field(default_factory=list)
+    """When a request arrived, at which server, and for which model."""
 
     failures: int = 0
 
@@ -149,10 +161,13 @@ class Wire(asyncio.Transport):
             status = {"busy": 503, "401": 401}.get(trouble, 404)
             self.send(0.01, status, {}, b'{"error": {"message": "not here"}}', None)
             return
-        prompt = json.loads(body)["messages"][-1]["content"]
+        asked = json.loads(body)
+        prompt = asked["messages"][-1]["content"]
+        if asked["model"] == SECOND:
+            prompt = f"{SECOND} {prompt}"
         delivered = network.delivered
         delivered.asked.append(prompt)
-        delivered.at.append((world.seconds, self.port))
+        delivered.at.append((world.seconds, (self.port, asked["model"])))
         number = len(delivered.asked)
         self.asked, network.in_flight = prompt, network.in_flight + 1
         network.most_in_flight = max(network.most_in_flight, network.in_flight)
@@ -186,7 +201,7 @@ class Wire(asyncio.Transport):
             cut = amount if kind == "cut" else None
             if cut is not None:
                 delivered.fail(prompt)
-            self.send(delay, 200, headers, completion(text), prompt, cut)
+            self.send(delay, 200, headers, completion(text, prompt), prompt, cut)
             return
         delivered.fail(prompt)
         if kind == "silent":
@@ -206,7 +221,7 @@ class Wire(asyncio.Transport):
             self.loop.call_later(latency, self.deliver, b"\x00\x01 what\r\n\r\n", None)
         elif kind == "lie":
             delivered.lied.add(prompt)
-            self.send(latency, 200, headers, completion('{"label": "z"}'), None)
+            self.send(latency, 200, headers, completion('{"label": "z"}', prompt), None)
         else:
             raise AssertionError(kind)
 
@@ -242,8 +257,9 @@ class Wire(asyncio.Transport):
         self.protocol.data_received(data)
 
 
-def completion(text: str) -> bytes:
+def completion(text: str, prompt: str) -> bytes:
     """Return the body of a good response."""
+    model = SECOND if prompt.startswith(SECOND) else "m"
     usage = {"prompt_tokens": 9, "completion_tokens": ANSWER_TOKENS, "total_tokens": 9 + ANSWER_TOKENS}
     choice = {"index": 0, "message": {"role": "assistant", "content": text}, "finish_reason": "stop"}
-    return json.dumps({"id": "x", "model": "m", "choices": [choice], "usage": usage}).encode()
+    return json.dumps({"id": "x", "model": model, "choices": [choice], "usage": usage}).encode()

@@ -34,6 +34,8 @@ class Scenario:
     """One seed. Its faults happen once each, over all lives of the run."""
 
     seed: int
+    cascade: bool
+    """Whether a second model answers a sample, and the rows of which the first one is not certain enough."""
     rows: int
     texts: int
     """The distinct texts of the rows."""
@@ -72,6 +74,7 @@ def drawn(seed: int) -> Scenario:
     )
     return Scenario(
         seed=seed,
+        cascade=seed % 4 == 0,
         rows=rows,
         texts=requests,
         servers=servers,

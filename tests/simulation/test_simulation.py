@@ -12,6 +12,7 @@ from sqlenrich.store.base import Origin
 from sqlenrich.store.duckdb.backend import DuckDBBackend
 from tests.simulation.__main__ import command_of, outcome_of_seed, shrunk
 from tests.simulation.lives import BrokenError, live
+from tests.simulation.mutants import MUTANTS
 from tests.simulation.scenario import drawn
 
 GROUPS, SEEDS = 4, 25
@@ -23,6 +24,11 @@ def test_what_must_hold_holds_in_every_life(group: int) -> None:
     assert not [f"{one.problem}: {command_of(one.seed)}" for one in outcomes if one.problem]
     assert sum(one.lives for one in outcomes) > SEEDS, "nothing was killed or stopped"
     assert sum(one.faults.total() for one in outcomes) > SEEDS
+
+
+def test_each_planted_fault_can_be_planted() -> None:
+    for mutant in MUTANTS:
+        compile(mutant.text(), mutant.file, "exec")
 
 
 def test_a_seed_replays_exactly() -> None:

@@ -264,6 +264,9 @@ def test_what_every_request_would_meet_ends_the_run(tmp_path: Path, monkeypatch:
         desk_of(tmp_path, server.url, api_key_env="THE_KEY") as desk,
     ):
         assert ask(desk, [requests(range(50))]) == [[]]
+        until = time.monotonic() + 10
+        while desk.fatal is None and time.monotonic() < until:  # the worker's last message is on its way
+            time.sleep(0.01)
         assert "refuses the key" in (desk.fatal or "")
         assert "sk-very-secret" not in f"{desk.fatal}{desk.address}"
 
