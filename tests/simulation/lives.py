@@ -158,6 +158,8 @@ class Lives:
     must_end_at: float = math.inf
     """When this life has to end, since it was stopped."""
     undisturbed: bool = True
+    failed_lives: int = 0
+    """The last lives in a row that ended with an error."""
     excused: bool = False
     path: Path = Path()
     next_path: Path = Path()
@@ -325,7 +327,8 @@ class Lives:
             if report.exit_status != 4:
                 self.check_end(report)
                 return True
-        world.seconds += PAUSE_S
+        self.failed_lives = 0 if error is None or dead else self.failed_lives + 1
+        world.seconds += PAUSE_S * 2 ** min(self.failed_lives, 6)  # an outage is waited for
         return False
 
     def enrich(self) -> Report:
