@@ -321,6 +321,19 @@ def test_preflight_says_that_no_request_fares_better(fault: str, count: int, tex
         preflight(server, count, max_tries=50)
 
 
+def test_a_server_that_says_nothing_at_all_ends_a_preflight() -> None:
+    """It takes connections, and neither a request nor the list of models is answered."""
+    with (
+        socket.create_server(("127.0.0.1", 0)) as silent,
+        Client(model(f"http://127.0.0.1:{silent.getsockname()[1]}/v1"), concurrency=64) as client,
+    ):
+        late = threading.Timer(20, client.stop)
+        late.start()
+        with pytest.raises(RunError, match=r"timeout: no byte for 0\.3 s; start the server"):
+            client.preflight([Request(str(number), 1, "p") for number in range(5)])
+        late.cancel()
+
+
 @pytest.mark.parametrize("fault", ["400_unclear", "html", "403", "500", "reset", "hang"])
 @pytest.mark.parametrize("count", [1, 2])
 def test_one_or_two_requests_prove_nothing_where_the_endpoint_lists_its_models(fault: str, count: int) -> None:

@@ -30,6 +30,8 @@ from sqlenrich.llm.throttle.endpoint_state import EndpointState, Permit
 from sqlenrich.llm.throttle.limiter import RateLimiter
 from sqlenrich.llm.throttle.rate_headers import read_quotas
 
+REVIVED_POLL_S = 0.1
+
 
 class EndpointModel:
     """A Model that posts one user message per request to the page of the endpoint's wire form.
@@ -163,6 +165,8 @@ class EndpointModel:
         for request in requests:
             if len(replies) >= policy.probes and runtime.monotonic() - began > policy.more_probes_s:
                 break
+            if replies and not await self._comes_up():
+                break
             tries = max(min(policy.probe_tries, self.config.max_tries), len(self.endpoint_urls))
             reply = await self._post(request.request_hash, (request.prompt,), tries, probing=True)
             replies.append(reply)
@@ -184,6 +188,18 @@ class EndpointModel:
         if last.fault is Fault.UNCLEAR:
             raise RunError(f"{shown} refuses the requests: {last.text}")
         raise RunError(f"{shown} fails: {last.text}; look at the server, then run again")
+
+    @property
+    def _any_up(self) -> bool:
+        """Whether a URL can be reached, as far as is known."""
+        return any(endpoint.up for endpoint in self.limiter.endpoints)
+
+    async def _comes_up(self) -> bool:
+        """Wait a while for a URL that can be reached; give whether there is one."""
+        until = runtime.monotonic() + self.policy.revived_within_s
+        while not self._any_up and runtime.monotonic() < until:
+            await asyncio.sleep(REVIVED_POLL_S)
+        return self._any_up
 
     async def _reach(self) -> None:
         """Raise RunError where no endpoint answers the question for its models."""
@@ -211,6 +227,8 @@ class EndpointModel:
         calls = failures = refusals = 0
         began = runtime.monotonic()
         while True:
+            if probing and calls and not await self._comes_up():
+                break  # nothing would end the wait for a permit
             permit = limiter.try_acquire(size) or await limiter.acquire(size, again=calls > 0)
             url = self.endpoint_urls[permit.endpoint.number]
             if known != len(self._body.changes):  # while this one waited: the time tells the form of each request
@@ -360,7 +378,7 @@ class EndpointModel:
                 with suppress(RunError):
                     failure = self._failures.no_response(endpoint.number, error)
                     # Requests in flight may be answered after their endpoint stopped listening.
-                    if not any(other.up for other in self.limiter.endpoints):
+                    if not self._any_up:
                         self.health.failed(began, failure.text)
                 continue
             # Any response shows that the endpoint listens; only a request shows whether it takes requests.

@@ -33,6 +33,8 @@ class EndpointPolicy:
     """A probe that meets a limit waits this long: until a minute that others used up is over."""
     revive_s: tuple[float, ...] = (0.0, 0.25, 0.5, 1.0, 2.0, 5.0)
     """The waits between the probes of an endpoint that is down; the last one repeats."""
+    revived_within_s: float = 12.0
+    """A probe waits this long for a URL that is down; the list of models has less time to answer."""
     warning_every_s: float = 60.0
     """An endpoint that is down again gives no further warning within this time."""
     refusals: RefusalPolicy = field(default_factory=RefusalPolicy)
