@@ -22,13 +22,10 @@ import sqlenrich as se
 from sqlenrich.ask.observer import NullObserver, Stopper
 from sqlenrich.core.runtime import running_in
 from sqlenrich.llm.messages import Answer
-from sqlenrich.plan.plan import Plan, Step
 from sqlenrich.runner.report import Report
 from sqlenrich.runner.run import run_one
 from sqlenrich.spec.prices import Price, Prices
-from sqlenrich.store.base import CommitPolicy, Origin, RunStart
-from sqlenrich.store.duckdb.backend import DuckDBBackend
-from sqlenrich.store.duckdb.database import Policy
+from tests.simulation.backend import SimBackend
 from tests.simulation.network import ANSWER_COST, ANSWER_TOKENS, PORT, PROMPT, SECOND, Network, answer_to
 from tests.simulation.scenario import Fault, Scenario
 from tests.simulation.world import Hung, Killed, World
@@ -75,55 +72,6 @@ def enrichment(*, cascade: bool) -> se.Enrichment:
     return se.loads(FILE.replace("output:", f"{CASCADE}output:") if cascade else FILE, name="intent")
 
 
-class SimBackend(DuckDBBackend):
-    """The tables of a run in a real database. Each statement and each commit is a moment, at which it may be killed."""
-
-    def __init__(self, path: Path, lives: Lives) -> None:
-        super().__init__(path, Policy(threads=1))
-        self.lives, self.world = lives, lives.world
-        scenario = lives.scenario
-        rows = min(scenario.commit_rows, scenario.unstored)
-        self.commits = CommitPolicy(rows=rows, unstored=scenario.unstored)
-
-    def append(self, plan: Plan, answers: Sequence[Answer], origin: Origin) -> None:
-        self.world.moment("append")
-        fault, self.lives.at_append = self.lives.at_append, None
-        kind = "" if fault is None else fault.kind
-        if kind == "kill-before":
-            self.lives.kill()
-        if kind == "full":
-            self.lives.excused = True
-            raise duckdb.IOException('IO Error: Could not write file "out.duckdb.wal": No space left on device')
-        if kind == "slow" and fault is not None:
-            self.world.elapse(fault.amount)
-        before = self.lives.size_of_log()
-        super().append(plan, answers, origin)
-        if kind == "torn" and fault is not None:
-            self.lives.kill(torn=(before, fault.amount))
-        self.lives.stored(answers)
-        if kind == "kill-after":
-            self.lives.kill()
-
-    def run_step(self, step: Step) -> None:
-        self.world.moment("statement")
-        super().run_step(step)
-        self.world.moment("statement")
-
-    def refresh(self, plan: Plan, call: Step, limit: int | None = None, *, ordered: bool = False) -> int:
-        self.world.moment("statement")
-        return super().refresh(plan, call, limit, ordered=ordered)
-
-    def begin(self, start: RunStart, *, known: bool) -> None:
-        self.world.moment("statement")
-        super().begin(start, known=known)
-        self.world.moment("statement")
-
-    def record(self, start: RunStart, status: str, facts: Any) -> None:
-        self.world.moment("statement")
-        super().record(start, status, facts)
-        self.world.moment("statement")
-
-
 class Notes(NullObserver):
     """Keeps what a user would read."""
 
@@ -150,8 +98,8 @@ class Lives:
     """The prompts whose answers are stored, of the lives before."""
     answered: set[str] = field(default_factory=set)
     """The prompts to which a whole answer came in this life."""
-    shortest: dict[int, str] = field(default_factory=dict)
-    """The prompt by which the client sees whether a server is well: the shortest one that it answered."""
+    shortest: dict[tuple[int, bool], str] = field(default_factory=dict)
+    """The prompts by which the client sees whether a server is well: of each model the shortest one it answered."""
     canaries: set[str] = field(default_factory=set)
     life: int = 0
     stopper: Stopper = field(default_factory=Stopper)
@@ -165,6 +113,8 @@ class Lives:
     next_path: Path = Path()
     notes: Notes = field(default_factory=Notes)
     texts: list[str] = field(default_factory=list)
+    problems: list[str] = field(default_factory=list)
+    """What was seen during this life that must not be."""
 
     def __post_init__(self) -> None:
         scenario = self.scenario
@@ -247,13 +197,14 @@ class Lives:
         """Refuse a request whose answer is stored, but for the one that shows whether a server is well."""
         may_be_canary = prompt in self.canaries and self.network.delivered.failures > self.failed_before
         if not may_be_canary and (prompt in self.stored_prompts or prompt in self.answered):
-            raise BrokenError(f"asked again, although it is answered: {prompt!r}")
+            self.problems.append(f"asked again, although it is answered: {prompt!r}")  # a loop hides what is raised
 
     def on_answer(self, prompt: str, port: int) -> None:
         self.answered.add(prompt)
         self.answered_at = self.world.seconds
-        if len(prompt) < len(self.shortest.get(port, prompt + "x")):
-            self.shortest[port] = prompt
+        place = port, prompt.startswith(SECOND)
+        if len(prompt) < len(self.shortest.get(place, prompt + "x")):
+            self.shortest[place] = prompt
             self.canaries.add(prompt)
 
     # Lives -----------------------------------------------------------------------------------------------------------
@@ -320,6 +271,8 @@ class Lives:
             raise BrokenError(f"nothing was wrong, and it ended with {error}")
         if error is not None and "stopped answering" in str(error) and world.seconds - self.answered_at < QUIET_S:
             raise BrokenError(f"{error}, and the last answer came {world.seconds - self.answered_at:.1f} s before")
+        if self.problems:
+            raise BrokenError(self.problems[0])
         self.check_life(began)
         self.find_stored(excused=dead or self.excused)
         if report is not None:

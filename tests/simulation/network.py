@@ -174,7 +174,9 @@ class Wire(asyncio.Transport):
         draw = random.Random(f"{network.seed}/{number}")
         latency = network.weather.latency_s * draw.lognormvariate(0.0, network.weather.spread)
         kind, amount = network.fault_of(number) or (trouble, 0.0)
-        world.note(f"request {number} on {self.port}: {prompt[-12:]!r}{f' {kind} {amount:.2f}' if kind else ''}")
+        world.note(
+            f"request {number} on {self.port}: {prompt.replace(PROMPT, '')!r}{f' {kind} {amount:.2f}' if kind else ''}"
+        )
         network.on_request(prompt)
         headers: dict[str, str] = {}
         if not kind and network.weather.rpm is not None:

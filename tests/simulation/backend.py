@@ -1,0 +1,67 @@
+"""The tables of a simulated run: a real database, whose statements and commits are moments of faults."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import duckdb
+
+from sqlenrich.llm.messages import Answer
+from sqlenrich.plan.plan import Plan, Step
+from sqlenrich.store.base import CommitPolicy, Origin, RunStart
+from sqlenrich.store.duckdb.backend import DuckDBBackend
+from sqlenrich.store.duckdb.database import Policy
+
+if TYPE_CHECKING:
+    from tests.simulation.lives import Lives
+
+
+class SimBackend(DuckDBBackend):
+    """The tables of a run in a real database. Each statement and each commit is a moment, at which it may be killed."""
+
+    def __init__(self, path: Path, lives: Lives) -> None:
+        super().__init__(path, Policy(threads=1))
+        self.lives, self.world = lives, lives.world
+        scenario = lives.scenario
+        rows = min(scenario.commit_rows, scenario.unstored)
+        self.commits = CommitPolicy(rows=rows, unstored=scenario.unstored)
+
+    def append(self, plan: Plan, answers: Sequence[Answer], origin: Origin) -> None:
+        self.world.moment("append")
+        fault, self.lives.at_append = self.lives.at_append, None
+        kind = "" if fault is None else fault.kind
+        if kind == "kill-before":
+            self.lives.kill()
+        if kind == "full":
+            self.lives.excused = True
+            raise duckdb.IOException('IO Error: Could not write file "out.duckdb.wal": No space left on device')
+        if kind == "slow" and fault is not None:
+            self.world.elapse(fault.amount)
+        before = self.lives.size_of_log()
+        super().append(plan, answers, origin)
+        if kind == "torn" and fault is not None:
+            self.lives.kill(torn=(before, fault.amount))
+        self.lives.stored(answers)
+        if kind == "kill-after":
+            self.lives.kill()
+
+    def run_step(self, step: Step) -> None:
+        self.world.moment("statement")
+        super().run_step(step)
+        self.world.moment("statement")
+
+    def refresh(self, plan: Plan, call: Step, limit: int | None = None, *, ordered: bool = False) -> int:
+        self.world.moment("statement")
+        return super().refresh(plan, call, limit, ordered=ordered)
+
+    def begin(self, start: RunStart, *, known: bool) -> None:
+        self.world.moment("statement")
+        super().begin(start, known=known)
+        self.world.moment("statement")
+
+    def record(self, start: RunStart, status: str, facts: Any) -> None:
+        self.world.moment("statement")
+        super().record(start, status, facts)
+        self.world.moment("statement")
