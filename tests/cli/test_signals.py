@@ -219,7 +219,7 @@ def test_at_many_moments(tmp_path: Path, command: str) -> None:
     whole = started(*arguments)
     whole.communicate(timeout=TIMEOUT_S)
     takes_s = time.monotonic() - began
-    moments = int(os.environ.get("SQLENRICH_SIGNALS", "5"))
+    moments = int(os.environ.get("SQLENRICH_SIGNALS", "3"))
     statuses = []
     for moment in range(moments):
         process = started(*arguments)
