@@ -11,7 +11,7 @@ from sqlenrich.core.types import STRING
 from sqlenrich.plan.plan import RESPONSES, Plan, Step
 from sqlenrich.plan.references import References
 from sqlenrich.plan.scores_query import decided_answers, scores_query
-from sqlenrich.spec.column_filter import Classifier, ColumnFilter
+from sqlenrich.spec.classifier import Classifier, ColumnFilter
 from sqlenrich.spec.enrichment import Enrichment
 from sqlenrich.spec.weights import Weights
 from sqlenrich.store.backend import Backend

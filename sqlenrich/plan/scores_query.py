@@ -12,7 +12,7 @@ from sqlenrich.core.text_functions import Body
 from sqlenrich.core.types import BIGINT, DOUBLE, STRING
 from sqlenrich.plan.plan import RESPONSES
 from sqlenrich.plan.references import References
-from sqlenrich.spec.column_filter import Classifier, ColumnFilter
+from sqlenrich.spec.classifier import Classifier, ColumnFilter
 from sqlenrich.spec.enrichment import Enrichment
 from sqlenrich.spec.weights import FROM, KNOWN_DIGITS, KNOWN_MARK, PIECES, TO, Weights
 

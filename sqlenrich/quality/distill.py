@@ -23,7 +23,7 @@ from sqlenrich.runner.place import Output, PlaceOptions
 from sqlenrich.runner.setup import set_up
 from sqlenrich.runner.threshold import certified_threshold
 from sqlenrich.spec.cascade import DEFAULT_DELTA, least_sample
-from sqlenrich.spec.column_filter import ColumnFilter
+from sqlenrich.spec.classifier import ColumnFilter
 from sqlenrich.spec.enrichment import Enrichment
 from sqlenrich.spec.settings import Config
 from sqlenrich.spec.weights import CLASSIFIERS, Weights, beside, grams_of, mark_of

@@ -33,7 +33,7 @@ from sqlenrich.renderer.statements import (
     retry_statements,
 )
 from sqlenrich.renderer.tables import clean_up, guards
-from sqlenrich.spec.column_filter import classifier_of_cascade
+from sqlenrich.spec.classifier import read_classifier
 from sqlenrich.spec.enrichment import Enrichment
 from sqlenrich.spec.loader import enrichment_of
 from sqlenrich.spec.settings import Config, find_config
@@ -125,7 +125,7 @@ def render(
         options=options,
         functions=functions,
     )
-    if step == "scores" and (classifier := classifier_of_cascade(enrichment)) is not None:
+    if step == "scores" and (classifier := read_classifier(enrichment)) is not None:
         return plan.relations.sql(scores_query(References(get_engine(engine)), classifier)) + "\n"
     if step is not None:
         return step_sql(plan, step) + "\n"

@@ -21,7 +21,7 @@ from sqlenrich.runner.session import Session, choice_of
 from sqlenrich.runner.threshold import Certificate, certified_threshold
 from sqlenrich.schema.checks.evaluate import evaluate_checks
 from sqlenrich.spec.cascade import Cascade
-from sqlenrich.spec.column_filter import Classifier, classifier_of_cascade
+from sqlenrich.spec.classifier import Classifier, read_classifier
 from sqlenrich.spec.enrichment import Enrichment
 from sqlenrich.spec.run_settings import Caps
 from sqlenrich.spec.settings import Config
@@ -57,7 +57,7 @@ def classifier_of(enrichment: Enrichment) -> Classifier | None:
 
     Raises ConfigError where its file can't be read, or decides what the output does not take.
     """
-    classifier, cascade = classifier_of_cascade(enrichment), enrichment.cascade
+    classifier, cascade = read_classifier(enrichment), enrichment.cascade
     if classifier is None or cascade is None:
         return None
     file = cascade.distilled or "the filter"

@@ -46,7 +46,7 @@ from sqlenrich.store.shared_request import CLASSIFIER
 if TYPE_CHECKING:  # "import sqlenrich" does not load the HTTP client
     from sqlenrich.llm.messages import Answer
     from sqlenrich.llm.throttle.budget import Budget
-    from sqlenrich.spec.column_filter import Classifier
+    from sqlenrich.spec.classifier import Classifier
     from sqlenrich.store.shared_request import SharedRequest
     from sqlenrich.store.spark.backend import SparkBackend
     from sqlenrich.store.warehouse import WarehouseBackend

@@ -111,14 +111,6 @@ class Weights:
         pq.write_table(table.replace_schema_metadata({METADATA: json.dumps(told)}), path, compression="zstd")
 
 
-def weights_of(enrichment: Enrichment) -> Weights | None:
-    """Return the weights that the cascade of an enrichment names; None without. Raises as read_weights does."""
-    cascade = enrichment.cascade
-    if cascade is None or cascade.distilled is None:
-        return None
-    return read_weights(beside(enrichment, cascade.distilled))
-
-
 def beside(enrichment: Enrichment, file: str) -> Path:
     """Return the path of a file that is named relative to the prompt file."""
     return (Path() if enrichment.path is None else enrichment.path.parent) / file

@@ -15,6 +15,7 @@ import pytest
 import sqlenrich as se
 from sqlenrich.ask.asker import PREFLIGHT_REQUESTS, Asker
 from sqlenrich.ask.model_choice import ModelChoice
+from sqlenrich.ask.offline import OfflineAsker
 from sqlenrich.ask.progress import Progress
 from sqlenrich.llm.messages import Answer, Request
 from sqlenrich.plan.plan import Plan, Step
@@ -23,7 +24,7 @@ from sqlenrich.store.backend import Backend
 from sqlenrich.store.base import Origin
 
 
-class RecordedAsker:
+class RecordedAsker(OfflineAsker):
     """Answers from a table of texts by prompt. A prompt that is not there stays pending."""
 
     def __init__(
@@ -31,12 +32,7 @@ class RecordedAsker:
     ) -> None:
         self.backend, self.plan, self.origin, self.progress = backend, plan, origin, progress
         self.recorded = recorded
-        self.calls = self.retries = self.retryable = self.left = 0
-        self.ended = False
         self._requests: Iterator[Request] = iter(())
-
-    def check(self, choice: ModelChoice) -> None:
-        """Recorded answers are there."""
 
     @contextmanager
     def open(self, choice: ModelChoice) -> Iterator[None]:
@@ -63,18 +59,6 @@ class RecordedAsker:
             self.progress.answered(answers)
         self.calls += len(answers)
         self.left -= len(batch)
-
-    def limit_shares(self) -> dict[str, float]:
-        return {}
-
-    def stop(self) -> None:
-        self.ended = True
-
-    def stopping(self) -> str:
-        return ""
-
-    def waiting(self) -> str:
-        return ""
 
 
 def test_a_run_stores_recorded_answers_and_goes_on_with_the_open_requests(

@@ -20,7 +20,7 @@ from sqlenrich.engines import get_engine
 from sqlenrich.plan.references import References
 from sqlenrich.plan.relations import Relations
 from sqlenrich.plan.scores_query import scores_query
-from sqlenrich.spec.column_filter import Classifier, ColumnFilter
+from sqlenrich.spec.classifier import Classifier, ColumnFilter
 from sqlenrich.spec.weights import Weights, grams_of, mark_of, read_weights
 
 Table = tuple[Mapping[str, Type], Sequence[Sequence[Any]]]

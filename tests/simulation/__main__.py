@@ -8,13 +8,15 @@ python -m tests.simulation --seed 17 --shrink                        finds the f
 from __future__ import annotations
 
 import argparse
+import gc
 import logging
 import sys
 import time
 import traceback
 import warnings
 from collections import Counter
-from collections.abc import Collection
+from collections.abc import Collection, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from multiprocessing import Pool
 
@@ -37,7 +39,6 @@ class Outcome:
 
 def outcome_of(scenario: Scenario) -> Outcome:
     """Run a scenario and tell what came of it."""
-    quiet()
     problem = ""
     try:
         lives = live(scenario)
@@ -46,7 +47,7 @@ def outcome_of(scenario: Scenario) -> Outcome:
     except Exception:
         return Outcome(scenario.seed, traceback.format_exc(), 0.0, 0, 0, Counter())
     asked = len(lives.network.delivered.asked)
-    return Outcome(scenario.seed, problem, lives.world.seconds, lives.life, asked, counted_faults(lives))
+    return Outcome(scenario.seed, problem, lives.world.seconds, lives.lives, asked, counted_faults(lives))
 
 
 def outcome_of_seed(seed: int) -> Outcome:
@@ -85,8 +86,13 @@ def main() -> int:
     parser.add_argument("--until-failed", action="store_true", help="end at the first seed that fails")
     parser.add_argument("--most-seconds", type=float, default=float("inf"))
     given = parser.parse_args()
-    if given.seed is not None:
-        return replay(given.seed, [int(one) for one in given.without.split(",") if one], shrink=given.shrink)
+    without = [int(place) for place in given.without.split(",") if place]
+    with quiet():
+        return run_seeds(given) if given.seed is None else replay(given.seed, without, shrink=given.shrink)
+
+
+def run_seeds(given: argparse.Namespace) -> int:
+    """Run seeds and print those that fail. Return the exit status."""
     began, failed, done = time.monotonic(), 0, []
     seeds = range(given.first, given.first + given.seeds)
     with Pool(given.jobs) as pool:  # its end ends what still runs
@@ -109,12 +115,12 @@ def main() -> int:
 
 
 def replay(seed: int, without: list[int], *, shrink: bool) -> int:
+    """Run one seed and print its record. Return the exit status."""
     scenario = drawn(seed)
     if shrink:
         without = shrunk(scenario)
     scenario = scenario.without(without)
     print(f"{command_of(seed, without)}\n{scenario}")
-    quiet()
     try:
         lives = live(scenario)
     except BrokenError as broken:
@@ -125,11 +131,20 @@ def replay(seed: int, without: list[int], *, shrink: bool) -> int:
     return 0
 
 
-def quiet() -> None:
-    """Say nothing of what killed processes leave."""
-    logging.disable(logging.CRITICAL)
-    warnings.simplefilter("ignore")
-    sys.unraisablehook = lambda _: None  # what a dead process has left is freed some day
+@contextmanager
+def quiet() -> Iterator[None]:
+    """Say nothing of what ended processes leave: it is freed some day, and then complains."""
+    before = logging.root.manager.disable, sys.unraisablehook
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        logging.disable(logging.CRITICAL)
+        sys.unraisablehook = lambda _: None
+        try:
+            yield
+        finally:
+            gc.collect()
+            logging.disable(before[0])
+            sys.unraisablehook = before[1]
 
 
 if __name__ == "__main__":

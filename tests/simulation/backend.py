@@ -35,7 +35,7 @@ class SimBackend(DuckDBBackend):
         if kind == "kill-before":
             self.lives.kill()
         if kind == "full":
-            self.lives.excused = True
+            self.lives.life.excused = True
             raise duckdb.IOException('IO Error: Could not write file "out.duckdb.wal": No space left on device')
         if kind == "slow" and fault is not None:
             self.world.elapse(fault.amount)

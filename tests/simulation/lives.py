@@ -8,7 +8,7 @@ import random
 import shutil
 import tempfile
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import date
 from decimal import Decimal
@@ -83,6 +83,61 @@ class Notes(NullObserver):
 
 
 @dataclass
+class Life:
+    """One life, from a start to its end, and what is seen of it."""
+
+    number: int
+    path: Path
+    """The database of this life; ``next_path`` is that of the next one."""
+    next_path: Path
+    began: float
+    asked_before: int
+    """The requests that the servers had got before."""
+    failed_before: int
+    """The failures before."""
+    faults_before: int
+    """The faults that were still to happen when it began."""
+    stopper: Stopper = field(default_factory=Stopper)
+    answered: set[str] = field(default_factory=set)
+    """The prompts to which a whole answer came."""
+    answered_at: float = -math.inf
+    shortest: dict[tuple[int, bool], tuple[int, float]] = field(default_factory=dict)
+    """Of each server and model, the length of the shortest prompt that it answered, and when."""
+    canaries: set[str] = field(default_factory=set)
+    """Those prompts, by which the client sees whether a server is well."""
+    must_end_at: float = math.inf
+    """When it has to end, since it was stopped."""
+    excused: bool = False
+    """Whether answers may be lost that had arrived: it was killed, told twice to stop, or could not write."""
+    problems: list[str] = field(default_factory=list)
+    """What was seen that must not be. It is kept, since a loop hides what its callbacks raise."""
+
+    def __post_init__(self) -> None:
+        for path in (self.path, self.next_path):
+            path.parent.mkdir(exist_ok=True)
+
+    @property
+    def log(self) -> Path:
+        """The file of the commits that are not in the database yet."""
+        return _log_of(self.path)
+
+    def leave_files(self, torn: tuple[int, float] | None = None) -> None:
+        """Copy the files as they are now to the next life.
+
+        ``torn``: the bytes of the log before the last commit, and the share of the bytes since then that is kept.
+        """
+        for path, copy in ((self.path, self.next_path), (self.log, _log_of(self.next_path))):
+            if path.exists():
+                shutil.copy(path, copy)
+        copied = _log_of(self.next_path)
+        if torn is not None and copied.exists():
+            before, share = torn
+            size = copied.stat().st_size
+            with copied.open("r+b") as file:
+                file.truncate(min(before, size) + int(max(size - before, 0) * share))
+
+
+@dataclass
 class Lives:
     """One seed: all lives of one run, and what they have in common."""
 
@@ -96,25 +151,12 @@ class Lives:
     """The request hashes whose answers are stored for good, each with the model."""
     stored_prompts: set[str] = field(default_factory=set)
     """The prompts whose answers are stored, of the lives before."""
-    answered: set[str] = field(default_factory=set)
-    """The prompts to which a whole answer came in this life."""
-    shortest: dict[tuple[int, bool], str] = field(default_factory=dict)
-    """The prompts by which the client sees whether a server is well: of each model the shortest one it answered."""
-    canaries: set[str] = field(default_factory=set)
-    life: int = 0
-    stopper: Stopper = field(default_factory=Stopper)
-    must_end_at: float = math.inf
-    """When this life has to end, since it was stopped."""
-    undisturbed: bool = True
+    lives: int = 0
     failed_lives: int = 0
     """The last lives in a row that ended with an error."""
-    excused: bool = False
-    path: Path = Path()
-    next_path: Path = Path()
+    life: Life = field(init=False)
     notes: Notes = field(default_factory=Notes)
     texts: list[str] = field(default_factory=list)
-    problems: list[str] = field(default_factory=list)
-    """What was seen during this life that must not be."""
 
     def __post_init__(self) -> None:
         scenario = self.scenario
@@ -161,29 +203,23 @@ class Lives:
         if fault.kind == "kill-before":
             self.kill()
         longest = STOPPED_S if fault.kind == "stop" else STOPPED_TWICE_S
-        self.must_end_at = min(self.must_end_at, self.world.seconds + longest)
-        self.stopper.stop()
+        life = self.life
+        life.must_end_at = min(life.must_end_at, self.world.seconds + longest)
+        life.stopper.stop()
         if fault.kind == "stop-twice":
-            self.excused = True
-            self.stopper.stop()
+            life.excused = True
+            life.stopper.stop()
 
     def kill(self, torn: tuple[int, float] | None = None) -> None:
         """End the process here: what is in the files now is what the next life finds."""
         self.world.note("killed")
-        for path in (self.path, _log_of(self.path)):
-            if path.exists():
-                shutil.copy(path, _beside(path, self.path, self.next_path))
-        log = _log_of(self.next_path)
-        if torn is not None and log.exists():
-            before, share = torn
-            size = log.stat().st_size
-            with log.open("r+b") as file:
-                file.truncate(min(before, size) + int(max(size - before, 0) * share))
-        self.world.dead = True
+        self.life.leave_files(torn)
+        self.life.excused = self.world.dead = True
         raise Killed
 
     def size_of_log(self) -> int:
-        log = _log_of(self.path)
+        """Return the bytes of the log of commits."""
+        log = self.life.log
         return log.stat().st_size if log.exists() else 0
 
     # What is watched -------------------------------------------------------------------------------------------------
@@ -195,17 +231,20 @@ class Lives:
 
     def on_request(self, prompt: str) -> None:
         """Refuse a request whose answer is stored, but for the one that shows whether a server is well."""
-        may_be_canary = prompt in self.canaries and self.network.delivered.failures > self.failed_before
-        if not may_be_canary and (prompt in self.stored_prompts or prompt in self.answered):
-            self.problems.append(f"asked again, although it is answered: {prompt!r}")  # a loop hides what is raised
+        life = self.life
+        may_be_canary = prompt in life.canaries and self.network.delivered.failures > life.failed_before
+        if not may_be_canary and (prompt in self.stored_prompts or prompt in life.answered):
+            life.problems.append(f"asked again, although it is answered: {prompt!r}")
 
     def on_answer(self, prompt: str, port: int) -> None:
-        self.answered.add(prompt)
-        self.answered_at = self.world.seconds
-        place = port, prompt.startswith(SECOND)
-        if len(prompt) < len(self.shortest.get(place, prompt + "x")):
-            self.shortest[place] = prompt
-            self.canaries.add(prompt)
+        life = self.life
+        life.answered.add(prompt)
+        life.answered_at = self.world.seconds
+        place, found = (port, prompt.startswith(SECOND)), (len(prompt), self.world.seconds)
+        best = life.shortest.get(place)
+        if best is None or len(prompt) < best[0] or found == best:  # of two at the same moment either may be read first
+            life.shortest[place] = found
+            life.canaries.add(prompt)
 
     # Lives -----------------------------------------------------------------------------------------------------------
 
@@ -215,72 +254,55 @@ class Lives:
 
     def run(self) -> None:
         """Live until all is done. Raises BrokenError."""
-        for self.life in range(1, MOST_LIVES + 1):
-            self.path = self.folder / f"life-{self.life}" / "out.duckdb"
-            self.next_path = self.folder / f"life-{self.life + 1}" / "out.duckdb"
-            for path in (self.path, self.next_path):
-                path.parent.mkdir(exist_ok=True)
-            if self.live():
-                return
-        raise BrokenError(f"not done after {MOST_LIVES} lives")
+        while not self.live():
+            if self.lives == MOST_LIVES:
+                raise BrokenError(f"not done after {MOST_LIVES} lives")
 
     def live(self) -> bool:
         """Live once; tell whether the run is complete."""
-        world, scenario = self.world, self.scenario
-        world.note(f"life {self.life} begins")
-        self.stopper, report, began = Stopper(), None, world.seconds
-        self.answered, self.shortest, self.canaries, self.excused = set(), {}, set(), False
-        self.must_end_at, self.undisturbed = math.inf, not self.network.down
-        self.answered_at, self.failed_before = -math.inf, self.network.delivered.failures
-        self.network.in_flight = self.network.most_in_flight = 0
-        faults = len(self.faults)
-        self.asked_before = len(self.network.delivered.asked)
-        error: BaseException | None = None
+        world, network = self.world, self.network
+        self.lives += 1
+        world.note(f"life {self.lives} begins")
+        self.life = life = Life(
+            self.lives,
+            self.folder / f"life-{self.lives}" / "out.duckdb",
+            self.folder / f"life-{self.lives + 1}" / "out.duckdb",
+            world.seconds,
+            len(network.delivered.asked),
+            network.delivered.failures,
+            len(self.faults),
+        )
+        network.in_flight = network.most_in_flight = 0
+        report: Report | None = None
+        error: se.SqlenrichError | None = None
         try:
             with running_in(world):
                 report = self.enrich()
-        except Killed as killed:
-            error = killed
+        except Killed:
+            pass
         except Hung as hung:
             raise BrokenError(f"hangs: {hung}") from None
         except se.SqlenrichError as failed:
-            if world.dead:
-                error = Killed()
-            else:
-                error = failed
-                self.texts.append(str(failed))
-        dead = world.dead
-        world.bury()
-        if dead:
-            report = None
+            error = failed
+        killed = world.dead
+        life.problems += world.bury()
+        if killed:
+            report = error = None  # it came of the kill
         else:
-            for path in (self.path, _log_of(self.path)):
-                if path.exists():
-                    shutil.copy(path, _beside(path, self.path, self.next_path))
-        ended = (
-            "killed"
-            if dead
-            else f"{type(error).__name__}: {error}"
-            if error
-            else f"status {report and report.exit_status}"
-        )
-        world.note(f"life {self.life} ends: {ended.replace(str(self.folder), '...')}")
-        self.undisturbed &= len(self.faults) == faults and scenario.weather.rpm is None
-        self.undisturbed &= scenario.weather.latency_s * 6 ** (1 + 3 * scenario.weather.spread) < scenario.timeout_s
-        if self.undisturbed and error is not None:
-            raise BrokenError(f"nothing was wrong, and it ended with {error}")
-        if error is not None and "stopped answering" in str(error) and world.seconds - self.answered_at < QUIET_S:
-            raise BrokenError(f"{error}, and the last answer came {world.seconds - self.answered_at:.1f} s before")
-        if self.problems:
-            raise BrokenError(self.problems[0])
-        self.check_life(began)
-        self.find_stored(excused=dead or self.excused)
+            life.leave_files()
+        ended = "killed" if killed else f"status {report.exit_status}" if report is not None else str(error)
+        world.note(f"life {self.lives} ends: {ended.replace(str(self.folder), '...')}")
+        if error is not None:
+            self.texts.append(str(error))
+            self.check_error(error)
+        self.check_life()
+        self.find_stored()
         if report is not None:
             self.check_report(report)
             if report.exit_status != 4:
                 self.check_end(report)
                 return True
-        self.failed_lives = 0 if error is None or dead else self.failed_lives + 1
+        self.failed_lives = 0 if error is None else self.failed_lives + 1
         world.seconds += PAUSE_S * 2 ** min(self.failed_lives, 6)  # an outage is waited for
         return False
 
@@ -291,30 +313,28 @@ class Lives:
             urls[0], others=tuple(urls[1:]), model="m", concurrency=scenario.concurrency, rpm=scenario.rpm,
             timeout=scenario.timeout_s, api_key=SECRET, structured_output="json_schema",
         )  # fmt: skip
-        first = self.life == 1
+        first = self.lives == 1
         caps = se.Caps(
             max_calls=scenario.max_calls if first else None,
             max_cost=scenario.max_cost if first else None,
             stop_after_refused=0,
         )
         return run_one(
-            enrichment(cascade=scenario.cascade), input=self.rows(), output=SimBackend(self.path, self),
-            model=endpoint, caps=caps, observer=self.notes, stopper=self.stopper, run_id=f"life-{self.life}",
+            enrichment(cascade=scenario.cascade), input=self.rows(), output=SimBackend(self.life.path, self),
+            model=endpoint, caps=caps, observer=self.notes, stopper=self.life.stopper, run_id=f"life-{self.lives}",
             prices=PRICES,
         )  # fmt: skip
 
     # What must hold --------------------------------------------------------------------------------------------------
 
-    def find_stored(self, *, excused: bool) -> None:
-        """Read what the next life finds stored: all that a commit has promised, and perhaps more.
-
-        ``excused``: the process was killed or could not write, so that answers may be lost that had arrived.
-        """
-        if not self.next_path.exists():
+    def find_stored(self) -> None:
+        """Read what the next life finds stored: all that a commit has promised, and perhaps more."""
+        life = self.life
+        if not life.next_path.exists():
             if self.committed:
                 raise BrokenError("the database is gone, and answers were stored in it")
             return
-        with duckdb.connect(str(self.next_path)) as db:
+        with duckdb.connect(str(life.next_path)) as db:
             try:
                 found = db.execute(
                     "SELECT DISTINCT request_hash, model FROM intent_responses WHERE call_error IS NULL"
@@ -327,23 +347,37 @@ class Lives:
             raise BrokenError(f"{len(lost)} answers are lost whose commit had returned")
         self.committed |= there
         self.stored_prompts |= {named(prompts[key], model) for key, model in there if key in prompts}
-        lost_answers = self.answered - self.stored_prompts
-        most = (self.scenario.concurrency or MOST_CONCURRENCY) + self.scenario.unstored if excused else 0
+        lost_answers = life.answered - self.stored_prompts
+        most = (self.scenario.concurrency or MOST_CONCURRENCY) + self.scenario.unstored if life.excused else 0
         if len(lost_answers) > most:
             raise BrokenError(
                 f"{len(lost_answers)} answers that had arrived are not stored, at most {most} may be lost"
             )
 
-    def check_life(self, began: float) -> None:
-        scenario, world = self.scenario, self.world
-        asked = len(self.network.delivered.asked) - self.asked_before
-        if self.life == 1 and scenario.max_calls is not None and asked > scenario.max_calls:
+    def check_error(self, error: se.SqlenrichError) -> None:
+        """Refuse an error without a cause."""
+        weather, life = self.scenario.weather, self.life
+        slowest = weather.latency_s * 6 ** (1 + 3 * weather.spread)
+        happened = len(self.faults) < life.faults_before or bool(self.network.down) or weather.rpm is not None
+        if not happened and slowest < self.scenario.timeout_s:
+            raise BrokenError(f"nothing was wrong, and it ended with {error}")
+        quiet_s = self.world.seconds - life.answered_at
+        if "stopped answering" in str(error) and quiet_s < QUIET_S:
+            raise BrokenError(f"{error}, and the last answer came {quiet_s:.1f} s before")
+
+    def check_life(self) -> None:
+        """Check the caps, limits and times of the life."""
+        scenario, world, life = self.scenario, self.world, self.life
+        if life.problems:
+            raise BrokenError(life.problems[0])
+        asked = len(self.network.delivered.asked) - life.asked_before
+        if life.number == 1 and scenario.max_calls is not None and asked > scenario.max_calls:
             raise BrokenError(f"{asked} requests, and max_calls is {scenario.max_calls}")
-        paid = len(self.answered) * ANSWER_COST
-        if self.life == 1 and scenario.max_cost is not None and paid > scenario.max_cost + 1e-9:
+        paid = len(life.answered) * ANSWER_COST
+        if life.number == 1 and scenario.max_cost is not None and paid > scenario.max_cost + 1e-9:
             raise BrokenError(f"paid {paid:.2f}, and max_cost is {scenario.max_cost:.2f}")
         if scenario.rpm is not None:
-            seen = self.network.delivered.at[self.asked_before :]
+            seen = self.network.delivered.at[life.asked_before :]
             for asked_of in {where for _, where in seen}:
                 at = [when for when, where in seen if where == asked_of]
                 for place in range(len(at) - scenario.rpm):
@@ -351,36 +385,37 @@ class Lives:
                         raise BrokenError(
                             f"more than {scenario.rpm} requests in {at[place + scenario.rpm] - at[place]:.2f} s"
                         )
-        if world.seconds > self.must_end_at:
-            raise BrokenError(f"it was stopped, and ended {world.seconds - self.must_end_at:.1f} s too late")
+        if world.seconds > life.must_end_at:
+            raise BrokenError(f"it was stopped, and ended {world.seconds - life.must_end_at:.1f} s too late")
         most = self.network.most_in_flight
         if scenario.concurrency is not None and most > scenario.concurrency + CANARIES * scenario.servers:
             raise BrokenError(f"{most} requests in flight, and the concurrency is {scenario.concurrency}")
         if asked > MOST_TRIES * scenario.texts * (1 + scenario.cascade) + 100:
             raise BrokenError(f"{asked} requests for {scenario.texts} texts")
-        failures = self.network.delivered.failures - self.failed_before
+        failures = self.network.delivered.failures - life.failed_before
         limits = [one for one in (scenario.rpm, scenario.weather.rpm) if one is not None]
         weather = scenario.weather
         each = weather.latency_s * math.exp(weather.spread**2 / 2) + (scenario.timeout_s if failures else 0.0)
         allowed = LONGEST_LIFE_S + sum(120.0 * scenario.rows / one for one in limits)
         allowed += 2 * each * (scenario.texts + failures) / min(scenario.concurrency or 8, 8)
-        if world.seconds - began > allowed:
-            raise BrokenError(f"a life took {world.seconds - began:,.0f} s")
+        if world.seconds - life.began > allowed:
+            raise BrokenError(f"a life took {world.seconds - life.began:,.0f} s")
 
     def check_report(self, report: Report) -> None:
+        """Check the counts of the report."""
         if report.rows_in != self.scenario.rows:
             raise BrokenError(f"{report.rows_in} rows of {self.scenario.rows}")
         if report.results is not None and report.enriched + report.quarantined != report.rows_in:
             raise BrokenError("rows in are not enriched and quarantined ones")
-        if report.exit_status == 4 and self.must_end_at == math.inf and report.stopped_at is None:
+        if report.exit_status == 4 and self.life.must_end_at == math.inf and report.stopped_at is None:
             raise BrokenError(f"{report.pending} requests are left, and nothing has stopped the run")
-        if report.calls < (sent := len(self.network.delivered.asked) - self.asked_before):
+        if report.calls < (sent := len(self.network.delivered.asked) - self.life.asked_before):
             raise BrokenError(f"{report.calls} calls reported of {sent}")
 
     def check_end(self, report: Report) -> None:
         """Compare the tables with those of a run that nothing disturbed."""
         delivered, scenario = self.network.delivered, self.scenario
-        with duckdb.connect(str(self.path), read_only=True) as db:
+        with duckdb.connect(str(self.life.path), read_only=True) as db:
             good = {row[0]: row[1:] for row in db.execute("SELECT id, label, urgency, _model FROM intent").fetchall()}
             bad = dict(db.execute("SELECT id, _error FROM intent_quarantine").fetchall())
             twice = db.execute(
@@ -401,38 +436,34 @@ class Lives:
         for row in self.rows():
             key = row["id"]
             prompt = named(f"{PROMPT}{row['body']}", good[key][2] if key in good else "m")
-            if row["body"] is None:
-                expected: Any = "NO_INPUT"
-            else:
-                expected = answer_to(prompt)
-            if prompt in delivered.lied:
+            if {prompt, named(prompt.removeprefix(f"{SECOND} "), SECOND)} & delivered.lied:
                 continue
-            if expected == "NO_INPUT" or expected == "no JSON":
-                code = "NO_INPUT" if expected == "NO_INPUT" else "BAD_JSON"
-                is_there = bad.get(key) == code
-            else:
-                value = json.loads(expected)
-                is_there = key in good and good[key][:2] == (value["label"], value["urgency"])
-            given_up = (
-                scenario.cascade or attempts[key] == MOST_ATTEMPTS or delivered.failed.get(prompt, 0) >= MOST_TIMEOUTS
-            )
-            if not is_there and not (bad.get(key) == "CALL_ERROR" and given_up):
-                raise BrokenError(f"row {key}: {good.get(key) or bad.get(key)}, not {expected}")
+            expected = expected_of(row, prompt)
+            found = good[key][:2] if key in good else bad.get(key)
+            failed = delivered.failed.get(prompt, 0)
+            given_up = failed > 0 and (attempts[key] >= MOST_ATTEMPTS or failed >= MOST_TIMEOUTS)
+            if found != expected and not (found == "CALL_ERROR" and given_up):
+                raise BrokenError(f"row {key}: {found}, not {expected}")
         for text in (*self.notes.lines, *self.texts, report.to_text()):
             if SECRET in text:
                 raise BrokenError(f"the key is in a text: {text}")
-        if SECRET.encode() in self.path.read_bytes():
+        if SECRET.encode() in self.life.path.read_bytes():
             raise BrokenError("the key is in the database")
 
 
-A_TOKEN_COSTS = Decimal(str(ANSWER_COST)) / ANSWER_TOKENS
-PRICES = Prices(
-    date(2026, 1, 1),
-    models={
-        name: Price(Decimal(0), Decimal(0), Decimal(str(ANSWER_COST)) / ANSWER_TOKENS * 1_000_000)
-        for name in ("m", SECOND)
-    },
-)
+_PRICE = Price(Decimal(0), Decimal(0), Decimal(str(ANSWER_COST)) / ANSWER_TOKENS * 1_000_000)
+PRICES = Prices(date(2026, 1, 1), models={"m": _PRICE, SECOND: _PRICE})
+
+
+def expected_of(row: Mapping[str, Any], prompt: str) -> tuple[str, int] | str:
+    """Return the result of a row in a run that nothing disturbs: its values, or the reason of its refusal."""
+    if row["body"] is None:
+        return "NO_INPUT"
+    try:
+        value = json.loads(answer_to(prompt))
+    except ValueError:
+        return "BAD_JSON"
+    return value["label"], value["urgency"]
 
 
 def named(prompt: str, model: str) -> str:
@@ -442,10 +473,6 @@ def named(prompt: str, model: str) -> str:
 
 def _log_of(path: Path) -> Path:
     return path.with_name(f"{path.name}.wal")
-
-
-def _beside(path: Path, of: Path, other: Path) -> Path:
-    return other.with_name(path.name.replace(of.name, other.name))
 
 
 def live(scenario: Scenario) -> Lives:

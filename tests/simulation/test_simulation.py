@@ -2,20 +2,28 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 import pytest
 
+from sqlenrich.ask.client import ClientAsker
 from sqlenrich.llm.messages import Answer
 from sqlenrich.plan.plan import Plan
 from sqlenrich.store.base import Origin
 from sqlenrich.store.duckdb.backend import DuckDBBackend
-from tests.simulation.__main__ import command_of, outcome_of_seed, shrunk
+from tests.simulation.__main__ import command_of, outcome_of_seed, quiet, shrunk
 from tests.simulation.lives import BrokenError, live
 from tests.simulation.mutants import MUTANTS
 from tests.simulation.scenario import drawn
 
 GROUPS, SEEDS = 4, 25
+pytestmark = pytest.mark.filterwarnings("ignore")  # killed processes leave coroutines that are never awaited
+
+
+@pytest.fixture(autouse=True)
+def without_complaints() -> Iterator[None]:
+    with quiet():
+        yield
 
 
 @pytest.mark.parametrize("group", range(GROUPS))
@@ -50,3 +58,19 @@ def test_a_lost_commit_is_found_and_shrunk(monkeypatch: pytest.MonkeyPatch) -> N
     with pytest.raises(BrokenError, match="answers are lost whose commit had returned"):
         live(scenario)
     assert len(shrunk(scenario)) == len(scenario.faults) > 0
+
+
+def test_a_request_that_is_sent_twice_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The first requests of a round are asked again with the others."""
+    ask_first = ClientAsker.ask_first
+
+    def forgets(self: ClientAsker, *, answered: bool) -> None:
+        call, pending = self._call, self.left
+        ask_first(self, answered=answered)
+        assert call is not None
+        self.requests = self.backend.requests(call, pending)
+
+    monkeypatch.setattr(ClientAsker, "ask_first", forgets)
+    scenario = drawn(5)
+    with pytest.raises(BrokenError, match="asked again, although it is answered"):
+        live(scenario.without(range(len(scenario.faults))))

@@ -7,7 +7,7 @@ import random
 import socket
 from asyncio import base_events
 from collections import deque
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Mapping
 from concurrent.futures import CancelledError
 from datetime import UTC, datetime, timedelta
 from typing import Any, TypeVar
@@ -48,6 +48,7 @@ class World(Runtime):
         self.refuses: Callable[[int], bool] = lambda _: False
         self.shuffles = False
         self._threads: list[SimThread] = []
+        self._raised: list[str] = []
 
     def monotonic(self) -> float:
         """Return the virtual seconds since the machine's start."""
@@ -82,12 +83,20 @@ class World(Runtime):
         else:
             self.seconds += seconds
 
-    def bury(self) -> None:
-        """Free what a dead process has left."""
+    def bury(self) -> list[str]:
+        """Free what an ended process has left; return what its callbacks raised while it lived."""
         for thread in self._threads:
             thread.sim_loop.abandon()
         self._threads.clear()
         self.dead = False
+        raised, self._raised = self._raised, []
+        return raised
+
+    def raised(self, loop: asyncio.AbstractEventLoop, context: Mapping[str, Any]) -> None:
+        """Take what a callback of a living process raised; what a closed loop has left is freed later."""
+        error = context.get("exception")
+        if error is not None and not self.dead and not loop.is_closed():
+            self._raised.append(f"a callback raised {error!r}: {context['message']}")
 
 
 class _Jumps:
@@ -117,7 +126,7 @@ class SimLoop(base_events.BaseEventLoop):
         self.world = world
         self._selector = _Jumps(world)
         self._ports: dict[int, int] = {}
-        self.set_exception_handler(lambda *_: None)
+        self.set_exception_handler(world.raised)
 
     def time(self) -> float:
         return self.world.monotonic()

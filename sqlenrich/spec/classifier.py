@@ -1,4 +1,4 @@
-"""A filter by a column: rows with a low number get one answer, and no model is asked about them."""
+"""What decides rows of a cascade without a model: the weights of a classifier, or the numbers of a column."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from sqlenrich.core.json import compact_json
 from sqlenrich.spec.enrichment import Enrichment
-from sqlenrich.spec.weights import Weights, weights_of
+from sqlenrich.spec.weights import Weights, beside, read_weights
 
 
 @dataclass(frozen=True)
@@ -34,9 +34,11 @@ Classifier = Weights | ColumnFilter
 """What decides rows of a cascade by one SELECT."""
 
 
-def classifier_of_cascade(enrichment: Enrichment) -> Classifier | None:
+def read_classifier(enrichment: Enrichment) -> Classifier | None:
     """Return what decides rows before the model is asked; None where a model does. Raises as read_weights does."""
     cascade = enrichment.cascade
-    if cascade is None or cascade.filter is None:
-        return weights_of(enrichment)
-    return ColumnFilter(cascade.filter, dict(cascade.otherwise))
+    if cascade is not None and cascade.filter is not None:
+        return ColumnFilter(cascade.filter, dict(cascade.otherwise))
+    if cascade is not None and cascade.distilled is not None:
+        return read_weights(beside(enrichment, cascade.distilled))
+    return None
