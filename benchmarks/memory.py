@@ -84,7 +84,7 @@ def measure(folder: Path, rows: int, form: str) -> dict[str, object]:
     }
 
 
-def resident(child: subprocess.Popen[str]) -> Iterator[float]:
+def resident(child: subprocess.Popen[Any]) -> Iterator[float]:
     """Return the resident memory of a process in MB, repeatedly until it ends. Without /proc, give nothing."""
     while child.poll() is None:
         with suppress(OSError, IndexError):

@@ -32,7 +32,9 @@ from sqlenrich.store.batches import Batch, BatchedRequest, BatchLedger
 if TYPE_CHECKING:  # "import sqlenrich" does not load the HTTP client
     from sqlenrich.ask.batch_collection import Collected
     from sqlenrich.ask.batch_creation import CreationPolicy
+    from sqlenrich.core.endpoint import Endpoint
     from sqlenrich.llm.batch.vendor import BatchInfo, BatchVendor
+    from sqlenrich.llm.endpoint.adaptations import RequestChange
     from sqlenrich.llm.throttle.budget import Budget
 
 
@@ -52,6 +54,8 @@ class BatchPolicy:
     committed: int = 5_000
     """The answers of one commit."""
     creation: CreationPolicy | None = None
+    vendor: Callable[[Endpoint, Any, Sequence[RequestChange]], BatchVendor] | None = None
+    """What reaches the vendor of an endpoint; None: what its ``api`` or its URL names."""
 
 
 @dataclass
@@ -159,7 +163,8 @@ class BatchAsker:
         endpoint, model = choice.endpoint, choice.model
         assert endpoint is not None
         config: Any = getattr(model, "config", None)
-        vendor = batch_vendor(endpoint, config, changes=request_changes(choice))
+        changes, make = request_changes(choice), self.policy.vendor
+        vendor = batch_vendor(endpoint, config, changes=changes) if make is None else make(endpoint, config, changes)
         vendor.limits = vendor.limits.lowered(endpoint.batch_requests, endpoint.batch_bytes)
         return self._stack.enter_context(vendor)
 
@@ -438,7 +443,7 @@ class BatchAsker:
 
     def _pause(self, seconds: float) -> bool:
         """Wait; return False where the run is stopped."""
-        self._wake.wait(seconds)
+        runtime.wait(self._wake, seconds)
         return not self.stopped
 
     def _note(self, line: str) -> None:

@@ -133,7 +133,7 @@ class BatchCreation:
                 lost += 1
                 if (found := self._looked(look, doubtful)) is not None:
                     return found
-                if doubtful() or lost >= self.policy.tries:
+                if doubtful() or lost >= self.policy.tries or not self.pause(0.0):
                     raise
             except UnavailableError as error:
                 if runtime.monotonic() - began > self.policy.unavailable_for_s:
@@ -144,8 +144,8 @@ class BatchCreation:
 
     def _looked(self, look: Callable[[], T | None], doubtful: Callable[[], bool]) -> T | None:
         for delay in self.policy.looks_s:
-            if delay:
-                self.pause(delay)
+            if delay and not self.pause(delay):
+                return None
             try:
                 found = look()
             except (UnavailableError, GoneError):

@@ -43,6 +43,8 @@ class ClientAsker:
     _client: Client | None = None
     _choice: ModelChoice | None = None
     _call: Step | None = None
+    _stopped: bool = False
+    """Whether it was stopped; a client that is opened later sends nothing."""
     _few: bool = True
     """Whether the next requests of the round are its first ones."""
     _limiters: dict[int, RateLimiter] = field(default_factory=dict)
@@ -93,6 +95,8 @@ class ClientAsker:
             self._calls -= client.stats.calls  # a model that was asked before counts on
             self._retries -= client.stats.retries
             self._client, self._choice = client, choice
+            if self._stopped:
+                client.stop()
             try:
                 yield
             finally:
@@ -135,6 +139,7 @@ class ClientAsker:
 
     def stop(self) -> None:
         """Send nothing new and end; a second call abandons what is in flight."""
+        self._stopped = True
         if (client := self._client) is not None:
             client.stop()
 

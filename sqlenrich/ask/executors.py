@@ -68,6 +68,8 @@ class ExecutorAsker:
     _calls: int = 0
     """Those of the desks before this one."""
     _retries: int = 0
+    _stopped: bool = False
+    """Whether it was stopped; a desk that is opened later gives nothing out."""
     _desk: Desk | None = None
     _call: Step | None = None
     _whole: DataFrame | None = None
@@ -119,6 +121,7 @@ class ExecutorAsker:
 
     def stop(self) -> None:
         """Send nothing new and end; a second call abandons what is in flight."""
+        self._stopped = True
         if self._desk is not None:
             self._desk.stop()
 
@@ -149,6 +152,8 @@ class ExecutorAsker:
             self._seen = 0
             self._ordered = choice.prefix_order
             self._desk = desk
+            if self._stopped:
+                desk.stop()
             try:
                 yield
             finally:

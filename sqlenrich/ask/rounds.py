@@ -43,9 +43,9 @@ class Rounds:
         self.progress.budget = choice.budget
         if choice.budget is not None and choice.price is not None:
             choice.budget.price = choice.price.exact  # models of one run may share a budget
-        with asker.open(choice):
-            self.stopper.watch(asker)
-            try:
+        self.stopper.watch(asker)
+        try:
+            with asker.open(choice):
                 self._round(call, pending, preflight=answered or not self.progress.stored, answered=answered)
                 while repeat and asker.retryable and not asker.ended:
                     if not (pending := self.backend.refresh(self.plan, call, None, ordered=choice.prefix_order)):
@@ -53,14 +53,14 @@ class Rounds:
                     before = asker.calls - asker.retries
                     self._round(call, pending, preflight=False)
                     self.repeats += asker.calls - asker.retries - before
-            finally:
-                self.stopper.watch(None)
+        finally:
+            self.stopper.watch(None)
 
     def _round(self, call: Step, pending: int, *, preflight: bool, answered: bool = False) -> None:
         asker, judge = self.asker, self.progress.judge
         self.progress.total += pending
         asker.begin(call, pending)
-        if preflight:
+        if preflight and not asker.ended:
             asker.ask_first(answered=answered)
         while asker.left and not asker.ended:
             asker.ask(judge.missing or None)  # no more is paid for until one answer is accepted

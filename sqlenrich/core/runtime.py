@@ -5,6 +5,7 @@ A simulation runs the same code in another :class:`Runtime`, whose time passes o
 
 from __future__ import annotations
 
+import threading
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -24,6 +25,10 @@ class Runtime:
         """Return the time of day in UTC, of a clock that may be set."""
         return datetime.now(UTC)
 
+    def wait(self, event: threading.Event, seconds: float) -> bool:
+        """Wait until another thread sets an event, or for a time; tell whether it is set."""
+        return event.wait(seconds)
+
     def loop_thread(self, name: str) -> LoopThread:
         """Return a thread with a loop of its own, to be started."""
         return LoopThread(name, new_loop())
@@ -40,6 +45,11 @@ def monotonic() -> float:
 def now() -> datetime:
     """Return the time of day in UTC, of a clock that may be set."""
     return _runtime.now()
+
+
+def wait(event: threading.Event, seconds: float) -> bool:
+    """Wait until another thread sets an event, or for a time; tell whether it is set."""
+    return _runtime.wait(event, seconds)
 
 
 def loop_thread(name: str) -> LoopThread:

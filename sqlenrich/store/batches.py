@@ -14,6 +14,7 @@ from typing import Any, Literal, NamedTuple
 
 from sqlglot import exp
 
+from sqlenrich.core import runtime
 from sqlenrich.core.errors import ConfigError
 from sqlenrich.core.names import relation
 from sqlenrich.core.sql import case, equals, literal
@@ -146,7 +147,7 @@ class BatchLedger:
 
     def write(self, batch: Batch) -> None:
         """Write a line of a batch."""
-        written = {"at": datetime.now(UTC), **{k: v for k, v in asdict(batch).items() if v is not None}}
+        written = {"at": runtime.now(), **{k: v for k, v in asdict(batch).items() if v is not None}}
         row = [written.get(name) for name in COLUMNS]
         plain = [v.astimezone(UTC).replace(tzinfo=None) if isinstance(v, datetime) else v for v in row]
         self.database.append(self._batches, COLUMNS, [plain])

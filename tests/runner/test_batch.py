@@ -61,7 +61,7 @@ def endpoint(fake: FakeVendors, api: str = "openai", **settings: Any) -> se.Endp
 def run(folder: Path, model: se.Endpoint, **options: Any) -> se.Report:
     """Run until all batches have ended."""
     prompt, data, output = made(folder)
-    return se.run(prompt, input=data, output=output, model=model, **{"batch": QUICK, **options})
+    return se.run(prompt, output=output, model=model, **{"input": data, "batch": QUICK, **options})
 
 
 def states(folder: Path) -> list[tuple[Any, ...]]:
@@ -91,7 +91,8 @@ def test_each_row_is_answered_and_each_request_is_billed_once(tmp_path: Path, fa
 
 
 def test_one_live_request_goes_ahead(tmp_path: Path, fake: FakeVendors) -> None:
-    report = run(tmp_path, endpoint(fake, probe=True))
+    held = [{"id": i, "body": f"text {i % REQUESTS}"} for i in range(ROWS)]
+    report = run(tmp_path, endpoint(fake, probe=True), input=held)
     assert (report.enriched, report.calls, len(fake.asked), len(fake.billed)) == (ROWS, REQUESTS, 1, REQUESTS - 1)
 
 

@@ -2,20 +2,33 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import duckdb
 
+from sqlenrich.core.types import Type
 from sqlenrich.llm.messages import Answer
 from sqlenrich.plan.plan import Plan, Step
 from sqlenrich.store.base import CommitPolicy, Origin, RunStart
 from sqlenrich.store.duckdb.backend import DuckDBBackend
 from sqlenrich.store.duckdb.database import Policy
+from sqlenrich.store.duckdb.tables import DuckDBTables
 
 if TYPE_CHECKING:
     from tests.simulation.lives import Lives
+
+
+class SimTables(DuckDBTables):
+    """The tables, with a moment before and after each line that is added."""
+
+    moment: Callable[[str], None]
+
+    def append(self, table: str, columns: Mapping[str, Type], rows: Sequence[Sequence[object]]) -> None:
+        self.moment("statement")
+        super().append(table, columns, rows)
+        self.moment("statement")
 
 
 class SimBackend(DuckDBBackend):
@@ -46,6 +59,11 @@ class SimBackend(DuckDBBackend):
         self.lives.stored(answers)
         if kind == "kill-after":
             self.lives.kill()
+
+    def as_database(self) -> DuckDBTables:
+        tables = SimTables(self.database.db, self.database.path, self.output)
+        tables.moment = self.world.moment
+        return tables
 
     def run_step(self, step: Step) -> None:
         self.world.moment("statement")

@@ -9,7 +9,7 @@ import shutil
 import tempfile
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import date
 from decimal import Decimal
 from functools import cache
@@ -19,6 +19,7 @@ from typing import Any
 import duckdb
 
 import sqlenrich as se
+from sqlenrich.ask.batch import BatchPolicy
 from sqlenrich.ask.observer import NullObserver, Stopper
 from sqlenrich.core.runtime import running_in
 from sqlenrich.llm.messages import Answer
@@ -28,6 +29,7 @@ from sqlenrich.spec.prices import Price, Prices
 from tests.simulation.backend import SimBackend
 from tests.simulation.network import ANSWER_COST, ANSWER_TOKENS, PORT, PROMPT, SECOND, Network, answer_to
 from tests.simulation.scenario import Fault, Scenario
+from tests.simulation.vendor import VendorSide, vendor_maker
 from tests.simulation.world import Hung, Killed, World
 
 SECRET = "sk-of-the-simulation"
@@ -44,6 +46,8 @@ LONGEST_LIFE_S = 600.0
 """The virtual time of one life at most, beyond what its requests take: it gives up after 120 s without an answer."""
 STOPPED_S, STOPPED_TWICE_S = 18.0, 8.0
 """A life ends at most this time after it is stopped: the grace of 10 s for what is in flight, and two slow commits."""
+LONGEST_STEP_S = 1800.0
+"""A step of a batch is tried for 15 minutes at most, and its end is looked for each 5 minutes."""
 QUIET_S = 60.0
 """A model that answered within this time has not stopped answering."""
 MOST_ATTEMPTS, MOST_TIMEOUTS = 3, 3
@@ -97,6 +101,8 @@ class Life:
     """The failures before."""
     faults_before: int
     """The faults that were still to happen when it began."""
+    batched_before: int = 0
+    """The requests that were in batches before."""
     stopper: Stopper = field(default_factory=Stopper)
     answered: set[str] = field(default_factory=set)
     """The prompts to which a whole answer came."""
@@ -145,8 +151,14 @@ class Lives:
     folder: Path
     world: World = field(init=False)
     network: Network = field(init=False)
+    vendor: VendorSide | None = None
+    """The vendor of batches; None for a run without them."""
     at_append: Fault | None = None
     """What happens at the commit that begins now."""
+    at_call: str = ""
+    """What happens to the call of the vendor that begins now."""
+    lost_prompts: set[str] = field(default_factory=set)
+    """The prompts whose answers had arrived and were lost with an ended life."""
     committed: set[tuple[str, str]] = field(default_factory=set)
     """The request hashes whose answers are stored for good, each with the model."""
     stored_prompts: set[str] = field(default_factory=set)
@@ -166,6 +178,8 @@ class Lives:
         self.network = Network(self.world, scenario.seed, scenario.weather, self.fault_of)
         self.network.on_request, self.network.on_answer = self.on_request, self.on_answer
         self.faults: dict[tuple[str, int], Fault] = {(one.moment, one.number): one for one in scenario.faults}
+        if scenario.batches is not None:
+            self.vendor = VendorSide(self.world, scenario.seed, scenario.batches.nature, self.on_call)
 
     # Faults ----------------------------------------------------------------------------------------------------------
 
@@ -193,10 +207,21 @@ class Lives:
         self.world.note(str(fault))
         if moment == "append":
             self.at_append = fault
+        elif moment == "vendor" and fault.kind not in ("stop", "kill-before"):
+            self.at_call = fault.kind
         elif fault.kind == "wall":
             self.world.wall_ahead_s += fault.amount
         else:
             self.end_by(fault)
+
+    def on_call(self, name: str) -> str:
+        """Return what happens to a call of the vendor."""
+        self.world.moment("vendor")
+        if self.at_call == "too-many" and name != "create":
+            return ""
+        kind, self.at_call = self.at_call, ""
+        self.world.note(f"vendor: {name} {kind}".rstrip())
+        return kind
 
     def end_by(self, fault: Fault) -> None:
         """End the life by a signal or a kill."""
@@ -260,7 +285,7 @@ class Lives:
 
     def live(self) -> bool:
         """Live once; tell whether the run is complete."""
-        world, network = self.world, self.network
+        world, network, scenario = self.world, self.network, self.scenario
         self.lives += 1
         world.note(f"life {self.lives} begins")
         self.life = life = Life(
@@ -271,6 +296,7 @@ class Lives:
             len(network.delivered.asked),
             network.delivered.failures,
             len(self.faults),
+            0 if self.vendor is None else self.vendor.requests(),
         )
         network.in_flight = network.most_in_flight = 0
         report: Report | None = None
@@ -304,6 +330,8 @@ class Lives:
                 return True
         self.failed_lives = 0 if error is None else self.failed_lives + 1
         world.seconds += PAUSE_S * 2 ** min(self.failed_lives, 6)  # an outage is waited for
+        if scenario.batches is not None and not scenario.batches.waits:
+            world.seconds += scenario.batches.nature.longest_s / 3
         return False
 
     def enrich(self) -> Report:
@@ -313,6 +341,10 @@ class Lives:
             urls[0], others=tuple(urls[1:]), model="m", concurrency=scenario.concurrency, rpm=scenario.rpm,
             timeout=scenario.timeout_s, api_key=SECRET, structured_output="json_schema",
         )  # fmt: skip
+        options: dict[str, Any] = {}
+        if (batches := scenario.batches) is not None and self.vendor is not None:
+            endpoint = replace(endpoint, batch_requests=batches.requests, probe=batches.probe)
+            options = {"batch": BatchPolicy(vendor=vendor_maker(self.vendor)), "wait": batches.waits}
         first = self.lives == 1
         caps = se.Caps(
             max_calls=scenario.max_calls if first else None,
@@ -322,7 +354,7 @@ class Lives:
         return run_one(
             enrichment(cascade=scenario.cascade), input=self.rows(), output=SimBackend(self.life.path, self),
             model=endpoint, caps=caps, observer=self.notes, stopper=self.life.stopper, run_id=f"life-{self.lives}",
-            prices=PRICES,
+            prices=PRICES, **options,
         )  # fmt: skip
 
     # What must hold --------------------------------------------------------------------------------------------------
@@ -348,6 +380,7 @@ class Lives:
         self.committed |= there
         self.stored_prompts |= {named(prompts[key], model) for key, model in there if key in prompts}
         lost_answers = life.answered - self.stored_prompts
+        self.lost_prompts |= lost_answers
         most = (self.scenario.concurrency or MOST_CONCURRENCY) + self.scenario.unstored if life.excused else 0
         if len(lost_answers) > most:
             raise BrokenError(
@@ -371,6 +404,8 @@ class Lives:
         if life.problems:
             raise BrokenError(life.problems[0])
         asked = len(self.network.delivered.asked) - life.asked_before
+        if self.vendor is not None:
+            asked += self.vendor.requests() - life.batched_before
         if life.number == 1 and scenario.max_calls is not None and asked > scenario.max_calls:
             raise BrokenError(f"{asked} requests, and max_calls is {scenario.max_calls}")
         paid = len(life.answered) * ANSWER_COST
@@ -398,6 +433,8 @@ class Lives:
         each = weather.latency_s * math.exp(weather.spread**2 / 2) + (scenario.timeout_s if failures else 0.0)
         allowed = LONGEST_LIFE_S + sum(120.0 * scenario.rows / one for one in limits)
         allowed += 2 * each * (scenario.texts + failures) / min(scenario.concurrency or 8, 8)
+        if scenario.batches is not None:
+            allowed += (MOST_ATTEMPTS + 1) * (scenario.batches.nature.longest_s + LONGEST_STEP_S)
         if world.seconds - life.began > allowed:
             raise BrokenError(f"a life took {world.seconds - life.began:,.0f} s")
 
@@ -407,9 +444,14 @@ class Lives:
             raise BrokenError(f"{report.rows_in} rows of {self.scenario.rows}")
         if report.results is not None and report.enriched + report.quarantined != report.rows_in:
             raise BrokenError("rows in are not enriched and quarantined ones")
-        if report.exit_status == 4 and self.life.must_end_at == math.inf and report.stopped_at is None:
+        batches = self.scenario.batches
+        waits = batches is None or batches.waits
+        if report.exit_status == 4 and self.life.must_end_at == math.inf and report.stopped_at is None and waits:
             raise BrokenError(f"{report.pending} requests are left, and nothing has stopped the run")
-        if report.calls < (sent := len(self.network.delivered.asked) - self.life.asked_before):
+        sent = len(self.network.delivered.asked) - self.life.asked_before
+        if self.vendor is not None:
+            sent += self.vendor.requests() - self.life.batched_before
+        if report.calls < sent:
             raise BrokenError(f"{report.calls} calls reported of {sent}")
 
     def check_end(self, report: Report) -> None:
@@ -440,10 +482,15 @@ class Lives:
                 continue
             expected = expected_of(row, prompt)
             found = good[key][:2] if key in good else bad.get(key)
-            failed = delivered.failed.get(prompt, 0)
+            failed = delivered.failed.get(prompt, 0) + (0 if self.vendor is None else self.vendor.failed(prompt))
             given_up = failed > 0 and (attempts[key] >= MOST_ATTEMPTS or failed >= MOST_TIMEOUTS)
             if found != expected and not (found == "CALL_ERROR" and given_up):
                 raise BrokenError(f"row {key}: {found}, not {expected}")
+        if self.vendor is not None:
+            paid = Counter(self.vendor.paid()) + Counter(delivered.good)
+            again = [prompt for prompt, count in paid.items() if count > 1 and prompt not in self.lost_prompts]
+            if again:
+                raise BrokenError(f"{len(again)} answers were paid for again, such as that to {again[0]!r}")
         for text in (*self.notes.lines, *self.texts, report.to_text()):
             if SECRET in text:
                 raise BrokenError(f"the key is in a text: {text}")

@@ -7,11 +7,13 @@ from collections.abc import Collection
 from dataclasses import dataclass, replace
 
 from tests.simulation.network import ANSWER_COST, Weather
+from tests.simulation.vendor import VendorNature
 
 REQUEST_FAULTS = (
     "429", "busy", "500", "reset", "cut", "silent", "late", "error-200", "no-choice", "no-http", "lie",
 )  # fmt: skip
 OUTAGES = ("refuse", "busy", "silent", "429", "401")
+VENDOR_FAULTS = ("unavailable", "too-many", "lost-before", "lost-after", "kill-before", "stop")
 STORE_FAULTS = ("kill-before", "kill-after", "torn", "full", "slow")
 
 
@@ -20,13 +22,27 @@ class Fault:
     """One fault: at the moment of this kind and number, ``kind`` happens, with an amount that depends on it."""
 
     moment: str
-    """``request``, ``append`` (a commit of answers), ``statement`` (any other) or ``turn`` (of the loop)."""
+    """``request``, ``append`` (a commit of answers), ``statement`` (any other), ``turn`` (of the loop), ``vendor`` (a
+    call of the vendor of batches), ``called`` (its end) or ``wait`` (for batches)."""
     number: int
     kind: str
     amount: float = 0.0
 
     def __str__(self) -> str:
         return f"{self.kind} at {self.moment} {self.number}" + (f" ({self.amount:.3f})" if self.amount else "")
+
+
+@dataclass(frozen=True)
+class Batches:
+    """The settings of a run by batches, and their vendor."""
+
+    nature: VendorNature
+    waits: bool
+    """Whether a run lasts until its batches have ended."""
+    requests: int
+    """The requests of one batch at most."""
+    probe: bool
+    """Whether a single request goes ahead."""
 
 
 @dataclass(frozen=True)
@@ -53,6 +69,8 @@ class Scenario:
     weather: Weather
     shuffles: bool
     faults: tuple[Fault, ...]
+    batches: Batches | None = None
+    """None: requests are sent one by one."""
 
     def without(self, places: Collection[int]) -> Scenario:
         """Return the scenario without some of its faults, by their place."""
@@ -72,7 +90,7 @@ def drawn(seed: int) -> Scenario:
         tells_limits=draw.random() < 0.5,
         chunks=draw.choice((1, 1, 2, 7)),
     )
-    return Scenario(
+    found = Scenario(
         seed=seed,
         cascade=seed % 4 == 0,
         rows=rows,
@@ -89,6 +107,32 @@ def drawn(seed: int) -> Scenario:
         shuffles=draw.random() < 0.5,
         faults=tuple(_faults(draw, requests, servers)),
     )
+    return by_batches(found) if seed % 4 == 1 else found
+
+
+def by_batches(scenario: Scenario) -> Scenario:
+    """Return a scenario whose requests go out in batches."""
+    draw = random.Random(f"batches {scenario.seed}")
+    nature = VendorNature(
+        keeps_keys=draw.random() < 0.6,
+        list_late_s=draw.choice((0.0, 0.0, 3.0, 25.0)),
+        longest_s=10 ** draw.uniform(1.0, 4.9),
+        odd=draw.choice((0.0, 0.05, 0.4)),
+    )
+    batches = Batches(
+        nature,
+        waits=draw.random() < 0.7,
+        requests=draw.choice((3, 20, 100, 1000)),
+        probe=draw.random() < 0.5,
+    )
+    faults = [
+        Fault("vendor", draw.randint(1, 12), draw.choice(VENDOR_FAULTS)) for _ in range(draw.choice((0, 2, 4, 8)))
+    ]
+    faults += [Fault("called", draw.randint(1, 12), "kill-before") for _ in range(draw.choice((0, 0, 1, 2)))]
+    faults += [
+        Fault("wait", draw.randint(1, 12), draw.choice(("kill-before", "stop"))) for _ in range(draw.choice((0, 0, 1)))
+    ]
+    return replace(scenario, batches=batches, max_cost=None, servers=1, faults=(*scenario.faults, *faults))
 
 
 def _faults(draw: random.Random, requests: int, servers: int) -> list[Fault]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import random
 import socket
+import threading
 from asyncio import base_events
 from collections import deque
 from collections.abc import Callable, Coroutine, Mapping
@@ -57,6 +58,17 @@ class World(Runtime):
     def now(self) -> datetime:
         """Return the wall clock, which jumps."""
         return BEGINNING + timedelta(seconds=self.seconds + self.wall_ahead_s)
+
+    def moment_of(self, seconds: float) -> datetime:
+        """Return the time of day at virtual seconds, as an honest clock has it."""
+        return BEGINNING + timedelta(seconds=seconds)
+
+    def wait(self, event: threading.Event, seconds: float) -> bool:
+        """Let time pass, unless the event is set: nothing else runs that could set it meanwhile."""
+        self.moment("wait")
+        if not event.is_set():
+            self.elapse(seconds)
+        return event.is_set()
 
     def loop_thread(self, name: str) -> LoopThread:  # noqa: ARG002
         """Return what runs a loop while its caller waits."""

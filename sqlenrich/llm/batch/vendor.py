@@ -23,8 +23,8 @@ OPEN: frozenset[BatchState] = frozenset({"validating", "in_progress"})
 Outcome = Literal["answered", "failed", "expired", "cancelled"]
 """What became of a request. ``expired`` and ``cancelled`` ones were never asked, and cost nothing."""
 
-CLOCK_SKEW = timedelta(minutes=10)
-"""The difference between a vendor's clock and ours that is allowed for."""
+CLOCK_SKEW = timedelta(hours=26)
+"""The difference between a vendor's clock and ours that is allowed for: a day, or a wrong time zone."""
 _KEY = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,99}")
 
 

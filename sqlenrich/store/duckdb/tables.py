@@ -93,8 +93,8 @@ class DuckDBTables:
         if rows:
             import pyarrow as pa
 
-            sqlenrich_rows = pa.table(dict(zip(columns, map(list, zip(*rows, strict=True)), strict=True)))  # noqa: F841
-            insert = exp.Insert(this=named.copy(), expression=exp.select("*").from_("sqlenrich_rows"), by_name=True)
+            sqlenrich_lines = pa.table(dict(zip(columns, map(list, zip(*rows, strict=True)), strict=True)))  # noqa: F841
+            insert = exp.Insert(this=named.copy(), expression=exp.select("*").from_("sqlenrich_lines"), by_name=True)
             self.db.execute(print_sql(self.engine, insert, pretty=False))  # DuckDB finds the local variable by its name
 
     def delete(self, table: str, condition: Sql) -> None:

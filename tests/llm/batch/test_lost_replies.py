@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime
 
 import pytest
 
 from sqlenrich.llm.batch.errors import GoneError, ReplyLostError, UnavailableError
+from sqlenrich.llm.batch.vendor import CLOCK_SKEW
 from tests.llm.batch.vendors import BEGAN, BOTH, IDS, KEY, collect, lines_of, submit, vendor
 from tests.support.batch_vendors import FakeVendors
 
@@ -22,7 +23,7 @@ def test_an_upload_without_a_reply_is_found_by_its_name() -> None:
         assert fake.calls["upload"] == 1
         (file_id,) = fake.files
         assert opened.find_upload(KEY, datetime.now(UTC)) == file_id
-        assert opened.find_upload(KEY, datetime.now(UTC) + timedelta(days=1)) is None
+        assert opened.find_upload(KEY, datetime.now(UTC) + 2 * CLOCK_SKEW) is None
         assert opened.find_upload("another", BEGAN) is None
         lines = collect(opened, opened.create(KEY, file_id))
     assert set(lines) == set(IDS)

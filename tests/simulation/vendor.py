@@ -1,0 +1,286 @@
+"""A simulated vendor of batches: its side lives as long as the seed, and its replies may be lost."""
+
+from __future__ import annotations
+
+import json
+import random
+from collections.abc import Callable, Collection, Iterable, Sequence
+from dataclasses import dataclass, field
+from datetime import datetime
+from typing import Any
+
+from sqlenrich.core.endpoint import Endpoint
+from sqlenrich.llm.batch.answer_lines import read_line
+from sqlenrich.llm.batch.errors import (
+    EnqueuedLimitError,
+    GoneError,
+    OverLimitsError,
+    ReplyLostError,
+    UnavailableError,
+)
+from sqlenrich.llm.batch.request_file import request_line
+from sqlenrich.llm.batch.vendor import (
+    CLOCK_SKEW,
+    BatchCounts,
+    BatchInfo,
+    BatchLimits,
+    BatchRequest,
+    BatchResults,
+    oldest_first,
+)
+from sqlenrich.llm.batch.vendors import batch_body
+from sqlenrich.llm.endpoint.adaptations import RequestChange
+from sqlenrich.llm.endpoint.wire.forms import Body
+from tests.simulation.network import answer_to, completion
+from tests.simulation.world import World
+
+FATES = ("answered", "answered", "answered", "failed", "expired", "lost", "twice", "foreign")
+"""What may become of single requests: ``failed`` has status 500, ``lost`` has no line, ``twice`` two of them."""
+
+
+@dataclass(frozen=True)
+class VendorNature:
+    """How the vendor is, without single faults."""
+
+    keeps_keys: bool
+    """Whether it tells the key of a batch."""
+    list_late_s: float
+    """The time after which its list shows a file or a batch."""
+    longest_s: float
+    """The time that a batch takes at most."""
+    odd: float
+    """The share of the requests that are not just answered."""
+
+
+@dataclass
+class SentFile:
+    """A file of requests: the prompts by their ids."""
+
+    key: str
+    prompts: dict[str, str]
+    at: float
+
+
+@dataclass
+class SentBatch:
+    """A batch at the vendor, and what becomes of each of its requests."""
+
+    key: str
+    file_id: str
+    at: float
+    ends_at: float
+    prompts: dict[str, str]
+    fates: dict[str, str]
+    cancelled_at: float | None = None
+
+    def state_at(self, seconds: float) -> str:
+        """Return its state at a time."""
+        if self.cancelled_at is not None:
+            return "cancelled"
+        if seconds < self.ends_at:
+            return "in_progress"
+        return "expired" if "expired" in self.fates.values() else "ended"
+
+
+@dataclass
+class VendorSide:
+    """What the vendor has, over all lives. ``at_call`` tells what happens to a call of a number and a name."""
+
+    world: World
+    seed: int
+    nature: VendorNature
+    at_call: Callable[[str], str]
+    files: dict[str, SentFile] = field(default_factory=dict)
+    batches: dict[str, SentBatch] = field(default_factory=dict)
+
+    def requests(self) -> int:
+        """Return the requests of all batches."""
+        return sum(len(one.prompts) for one in self.batches.values())
+
+    def paid(self) -> list[str]:
+        """Return the prompts of all answers that batches have or will have."""
+        return [
+            one.prompts[id]
+            for one in self.batches.values()
+            if one.cancelled_at is None
+            for id, fate in one.fates.items()
+            if fate in ("answered", "twice")
+        ]
+
+    def failed(self, prompt: str) -> int:
+        """Return how often a prompt got no answer in a batch."""
+        return sum(
+            one.prompts[id] == prompt
+            for one in self.batches.values()
+            for id, fate in one.fates.items()
+            if fate in ("failed", "lost")
+        )
+
+    def create(self, key: str, file_id: str) -> str:
+        """Begin a batch and draw what becomes of it."""
+        file = self.files[file_id]
+        id = f"batch_{len(self.batches) + 1}"
+        draw = random.Random(f"{id} {self.seed}")
+        now, odd = self.world.seconds, self.nature.odd
+        fates = {one: draw.choice(FATES) if draw.random() < odd else "answered" for one in file.prompts}
+        ends_at = now + draw.uniform(1.0, self.nature.longest_s)
+        self.batches[id] = SentBatch(key, file_id, now, ends_at, file.prompts, fates)
+        self.world.note(f"{id} of {key}: {len(fates)} requests, ends after {ends_at - now:,.0f} s")
+        return id
+
+
+class SimVendor:
+    """The client of :class:`VendorSide`; see :class:`sqlenrich.llm.batch.vendor.BatchVendor`."""
+
+    name = "sim"
+
+    def __init__(self, side: VendorSide, body: Body, shown: str) -> None:
+        self.side, self.shown, self._body = side, shown, body
+        self.limits = BatchLimits(1000, 1_000_000)
+
+    def __enter__(self) -> SimVendor:
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        pass
+
+    def request(self, custom_id: str, prompt: str) -> BatchRequest:
+        return BatchRequest(custom_id, self._body.of((prompt,)))
+
+    def line(self, request: BatchRequest) -> bytes:
+        return request_line(request, "/v1/chat/completions")
+
+    def upload(self, key: str, lines: Iterable[bytes]) -> str:
+        asked = [json.loads(line) for line in lines]
+        prompts = {one["custom_id"]: one["body"]["messages"][-1]["content"] for one in asked}
+        if len(asked) > self.limits.requests:
+            raise OverLimitsError(f"{len(asked)} requests, at most {self.limits.requests}")
+
+        def done() -> str:
+            id = f"file_{len(self.side.files) + 1}"
+            self.side.files[id] = SentFile(key, prompts, self.side.world.seconds)
+            return id
+
+        return str(self._called("upload", done))
+
+    def find_upload(self, key: str, since: datetime) -> str | None:
+        del since
+        self._called("list", lambda: None)
+        found = [id for id, one in self.side.files.items() if one.key == key and self._listed(one.at)]
+        return found[0] if found else None
+
+    def create(self, key: str, file_id: str) -> BatchInfo:
+        return self._info(self._called("create", lambda: self.side.create(key, file_id)))
+
+    def find(self, key: str, since: datetime, requests: int, custom_ids: Collection[str]) -> list[BatchInfo]:
+        self._called("list", lambda: None)
+        found = []
+        for id, one in self.side.batches.items():
+            if not self._listed(one.at) or self._moment(one.at) < since - CLOCK_SKEW:
+                continue
+            if self.side.nature.keeps_keys:
+                if one.key == key:
+                    found.append(self._info(id))
+            elif len(one.prompts) == requests:
+                ended = one.state_at(self.side.world.seconds) != "in_progress"
+                if not ended or set(one.prompts) <= set(custom_ids):
+                    found.append(self._info(id))
+        return oldest_first(found)
+
+    def state(self, vendor_id: str) -> BatchInfo:
+        self._called("state", lambda: None)
+        if vendor_id not in self.side.batches:
+            raise GoneError(f"no batch {vendor_id}")
+        return self._info(vendor_id)
+
+    def results(self, info: BatchInfo) -> BatchResults:
+        self._called("results", lambda: None)
+        one = self.side.batches[info.vendor_id]
+        lines: list[bytes] = []
+        if one.state_at(self.side.world.seconds) == "in_progress":
+            return BatchResults(iter(()))
+        for id, prompt in one.prompts.items():
+            fate = one.fates[id] if one.cancelled_at is None else "expired"
+            lines += _lines(id, prompt, fate)
+        return BatchResults(self._read(lines))
+
+    def cancel(self, vendor_id: str) -> BatchInfo:
+        def done() -> None:
+            one = self.side.batches[vendor_id]
+            if one.state_at(self.side.world.seconds) == "in_progress":
+                one.cancelled_at = self.side.world.seconds
+
+        self._called("cancel", done)
+        return self._info(vendor_id)
+
+    def _read(self, lines: Sequence[bytes]) -> Any:
+        for line in lines:
+            yield read_line(line, self._body.read, self.shown)
+
+    def _called(self, name: str, do: Callable[[], Any]) -> Any:
+        """Do what a call asks for, or fail; a lost reply may come before and after the vendor did it."""
+        side = self.side
+        side.world.elapse(0.2)
+        kind = side.at_call(name)
+        makes = name in ("upload", "create")
+        if kind == "unavailable":
+            raise UnavailableError("the vendor is busy", 1.0)
+        if kind == "too-many" and name == "create":
+            raise EnqueuedLimitError("too many tokens wait already")
+        if kind == "lost-before":
+            raise ReplyLostError("no reply") if makes else UnavailableError("no reply")
+        found = do()
+        if kind == "lost-after":
+            raise ReplyLostError("no reply") if makes else UnavailableError("no reply")
+        side.world.moment("called")
+        return found
+
+    def _listed(self, at: float) -> bool:
+        return self.side.world.seconds >= at + self.side.nature.list_late_s
+
+    def _moment(self, seconds: float) -> datetime:
+        return self.side.world.moment_of(seconds)
+
+    def _info(self, id: str) -> BatchInfo:
+        one, now = self.side.batches[id], self.side.world.seconds
+        state: Any = one.state_at(now)
+        ended = state != "in_progress"
+        return BatchInfo(
+            vendor_id=id,
+            key=one.key if self.side.nature.keeps_keys else None,
+            state=state,
+            created_at=self._moment(one.at),
+            requests=len(one.prompts),
+            counts=BatchCounts(len(one.prompts)) if ended else BatchCounts(open=len(one.prompts)),
+            input_file=one.file_id,
+            output_files=("out",) if ended else (),
+            ended_at=self._moment(min(one.ends_at, now)) if ended else None,
+        )
+
+
+def _lines(id: str, prompt: str, fate: str) -> list[bytes]:
+    """Return the lines of a request in the file of the answers."""
+    body = json.loads(completion(answer_to(prompt), prompt))
+    good = {"custom_id": id, "response": {"status_code": 200, "request_id": "r", "body": body}, "error": None}
+    if fate == "lost":
+        return []
+    if fate == "failed":
+        error = {"error": {"message": "upstream failed", "code": "server_error"}}
+        return [_dumped({"custom_id": id, "response": {"status_code": 500, "body": error}})]
+    if fate == "expired":
+        return [_dumped({"custom_id": id, "response": None, "error": {"code": "batch_expired", "message": "late"}})]
+    foreign = [_dumped({**good, "custom_id": f"{id[:-1]}?"})] if fate == "foreign" else []
+    return [_dumped(good)] * (2 if fate == "twice" else 1) + foreign
+
+
+def _dumped(value: object) -> bytes:
+    return json.dumps(value).encode()
+
+
+def vendor_maker(side: VendorSide) -> Callable[[Endpoint, Any, Sequence[RequestChange]], SimVendor]:
+    """Return what a run makes its vendor with."""
+
+    def make(endpoint: Endpoint, config: Any, changes: Sequence[RequestChange]) -> SimVendor:
+        return SimVendor(side, batch_body(endpoint, config, changes), endpoint.url)
+
+    return make
