@@ -84,6 +84,14 @@ _COMMANDS = {
         "sqlenrich batches --output out.duckdb",
         "sqlenrich batches --output out.duckdb --cancel all",
     ),
+    "doctor": (
+        "sqlenrich doctor",
+        "sqlenrich doctor --target prod --json",
+    ),
+    "schema": (
+        "sqlenrich schema",
+        "sqlenrich schema settings",
+    ),
     "completion": (
         'eval "$(sqlenrich completion bash)"',
         "sqlenrich completion zsh > ~/.zfunc/_sqlenrich",

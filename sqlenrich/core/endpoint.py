@@ -189,11 +189,6 @@ def own_field_problems(key: str, body: Mapping[str, object]) -> Iterator[str]:
     yield from (f'{key}: "{name}" can\'t be set, because sqlenrich sets it' for name in _OWN_FIELDS if name in body)
 
 
-def _above_0(key: str, value: float) -> Iterator[str]:
-    if not value > 0:  # nor NaN
-        yield f"{key} must be above 0, not {value}"
-
-
 def _url_problems(_: str, written: str | list[Any] | tuple[Any, ...]) -> Iterator[str]:
     urls = [written] if isinstance(written, str) else written
     if not (urls and all(isinstance(url, str) for url in urls)):
@@ -269,20 +264,25 @@ def _none(*_: object) -> Iterable[str]:
     return ()
 
 
-class _Kind(NamedTuple):
+class Kind(NamedTuple):
+    """What a setting may hold: its types, in words for a person, and further problems that a value may have."""
+
     types: tuple[type, ...]
     words: str
-    problems: Callable[[str, Any], Iterable[str]] = _none
+    further: Callable[[str, Any], Iterable[str]] = _none
     shown: bool = False
     """Whether a value of another type is shown: a text could be a secret."""
+    choices: tuple[str, ...] = ()
+    above_0: bool = False
 
-
-def _one_of(choices: tuple[str, ...]) -> Callable[[str, Any], Iterable[str]]:
-    def problems(key: str, written: str) -> Iterator[str]:
-        if written not in choices:
-            yield f'{key} must be one of {", ".join(choices)}, not "{written}"{did_you_mean(written, choices)}'
-
-    return problems
+    def problems(self, key: str, written: Any) -> Iterator[str]:
+        """Return the problems of a value of the right type."""
+        if self.choices and written not in self.choices:
+            known = ", ".join(self.choices)
+            yield f'{key} must be one of {known}, not "{written}"{did_you_mean(written, self.choices)}'
+        if self.above_0 and not written > 0:  # nor NaN
+            yield f"{key} must be above 0, not {written}"
+        yield from self.further(key, written)
 
 
 STRUCTURED_OUTPUT = ("auto", "json_schema", "json_object", "none")
@@ -291,37 +291,37 @@ DIALECTS = ("openai", "vllm", "databricks", "gemini", "anthropic")
 APIS = ("openai", "responses", "anthropic", "kserve")
 """The APIs of models: OpenAI's chat completions, which most copy, its responses, Anthropic's messages, KServe's V2."""
 
-_COUNT = _Kind((int,), "a whole number", _above_0, shown=True)
+_COUNT = Kind((int,), "a whole number", shown=True, above_0=True)
 
-_KSERVE_KEYS: Mapping[str, _Kind] = {
-    "input": _Kind((str,), "a text in quotes", _text_problems),
-    "output": _Kind((str,), "a text in quotes", _text_problems),
-    "batch": _Kind((int,), "a whole number", _above_0),
-    "rank": _Kind((int,), "a whole number", _rank_problems),
-    "inputs": _Kind((Mapping,), "a table", _constant_problems),
+_KSERVE_KEYS: Mapping[str, Kind] = {
+    "input": Kind((str,), "a text in quotes", _text_problems),
+    "output": Kind((str,), "a text in quotes", _text_problems),
+    "batch": Kind((int,), "a whole number", above_0=True),
+    "rank": Kind((int,), "a whole number", _rank_problems),
+    "inputs": Kind((Mapping,), "a table", _constant_problems),
 }
-ENDPOINT_KEYS: Mapping[str, _Kind] = {
-    "api_key_env": _Kind((str,), "a text in quotes"),
-    "api_key_command": _Kind((str,), "a text in quotes", _text_problems),
-    "headers": _Kind((Mapping,), "a table of texts", _header_problems),
-    "client_cert": _Kind((str,), "the path of a file", _text_problems),
-    "client_key": _Kind((str,), "the path of a file", _text_problems),
-    "structured_output": _Kind((str,), "a text in quotes", _one_of(STRUCTURED_OUTPUT)),
-    "dialect": _Kind((str,), "a text in quotes", _one_of(DIALECTS)),
+ENDPOINT_KEYS: Mapping[str, Kind] = {
+    "api_key_env": Kind((str,), "a text in quotes"),
+    "api_key_command": Kind((str,), "a text in quotes", _text_problems),
+    "headers": Kind((Mapping,), "a table of texts", _header_problems),
+    "client_cert": Kind((str,), "the path of a file", _text_problems),
+    "client_key": Kind((str,), "the path of a file", _text_problems),
+    "structured_output": Kind((str,), "a text in quotes", choices=STRUCTURED_OUTPUT),
+    "dialect": Kind((str,), "a text in quotes", choices=DIALECTS),
     "concurrency": _COUNT,
     "rpm": _COUNT,
     "tpm": _COUNT,
     "input_tpm": _COUNT,
     "output_tpm": _COUNT,
-    "timeout": _Kind((int, float), "a number", _above_0, shown=True),
+    "timeout": Kind((int, float), "a number", shown=True, above_0=True),
     "embed_batch": _COUNT,
-    "api": _Kind((str,), "a text in quotes", _one_of(APIS)),
-    "kserve": _Kind((Mapping,), "a table", _kserve_problems),
-    "probe": _Kind((bool,), "true or false", shown=True),
+    "api": Kind((str,), "a text in quotes", choices=APIS),
+    "kserve": Kind((Mapping,), "a table", _kserve_problems),
+    "probe": Kind((bool,), "true or false", shown=True),
     "batch_requests": _COUNT,
     "batch_bytes": _COUNT,
-    "prefix_order": _Kind((bool,), "true or false", shown=True),
-    "extra_body": _Kind((Mapping,), "a table", own_field_problems),
-    "url": _Kind((str, list, tuple), "a text in quotes, or a list of them", _url_problems),
+    "prefix_order": Kind((bool,), "true or false", shown=True),
+    "extra_body": Kind((Mapping,), "a table", own_field_problems),
+    "url": Kind((str, list, tuple), "a text in quotes, or a list of them", _url_problems),
 }
 """The settings of an endpoint that a user writes, and what each may hold."""

@@ -8,7 +8,7 @@ import click
 
 import sqlenrich as se
 from sqlenrich.cli.examples import EXAMPLES
-from sqlenrich.cli.options import encoding_option, model_option
+from sqlenrich.cli.options import encoding_option, json_option, model_option
 from sqlenrich.cli.root import cli
 from sqlenrich.core.exit_status import EXIT_USAGE
 
@@ -75,6 +75,35 @@ def engines() -> None:
 
     for name in engine_names():
         click.echo(f"{name:<12}{get_engine(name).facts['call'].value}")
+
+
+@cli.command(epilog=EXAMPLES["doctor"])
+@click.option("--endpoint", metavar="URL", help="Reach this endpoint in place of those of sqlenrich.toml.")
+@click.option("--target", metavar="NAME", help="Reach the warehouse of this target too, which may start it.")
+@json_option("findings")
+def doctor(endpoint: str | None, target: str | None, as_json: bool) -> int:
+    """Show versions, settings and what can be reached, for a bug report; no secrets.
+
+    Exit status 3 if something is wrong. Asks no model and writes nothing.
+    """
+    from sqlenrich.runner.doctor import doctor as examine
+
+    found = examine(endpoint=endpoint, target=target)
+    click.echo(found.to_json() if as_json else found.to_text())
+    return found.exit_status
+
+
+@cli.command(epilog=EXAMPLES["schema"])
+@click.argument("of", type=click.Choice(("header", "settings")), default="header")
+def schema(of: str) -> None:
+    """Print the JSON Schema of a prompt file's header, or of sqlenrich.toml, for completion in an editor."""
+    import json
+
+    from sqlenrich.spec.header import header_schema
+    from sqlenrich.spec.settings_schema import settings_schema
+
+    found = header_schema() if of == "header" else settings_schema()
+    click.echo(json.dumps(found, indent=2, ensure_ascii=False))
 
 
 @cli.command(epilog=EXAMPLES["completion"])
