@@ -5,6 +5,7 @@
 # make simulate  runs SEEDS lives of runs on a virtual clock, with faults at every boundary
 # make vllm    installs vLLM for the CPU (2.4 GB) and runs a fleet of it
 # make page    looks at the pages in an installed Chromium
+# make release-check  builds the packages of a release and checks them; TAG=v0.1.0 also the version and the changelog
 # make golden  rewrites the golden SQL; review the diff
 
 PYTHON ?= python3
@@ -15,7 +16,7 @@ PYTEST_ARGS ?= -n 4 --dist loadgroup
 VLLM ?= .cache/vllm
 SEEDS ?= 1000
 
-.PHONY: demo test check lint simulate docs vllm page golden clean
+.PHONY: demo test check lint simulate docs vllm page release-check golden clean
 
 demo: $(VENV)/.demo
 	@mkdir -p .demo
@@ -45,6 +46,9 @@ vllm: $(VENV)/.dev $(VLLM)/.installed
 
 page: $(VENV)/.dev
 	$(BIN)/python -m pytest -m browser -n 0 tests/quality/test_pages_in_browser.py
+
+release-check:
+	$(PYTHON) .ci/release_check.py $(if $(TAG),--tag $(TAG))
 
 golden: $(VENV)/.dev
 	$(BIN)/python -m pytest tests/renderer/test_golden.py tests/dbt/test_write.py --update-golden
