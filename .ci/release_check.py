@@ -168,10 +168,11 @@ def bill_of_materials(bin: Path, wheel: Path) -> None:
 
 
 def pythons() -> dict[str, str]:
-    """Return the Pythons that are here: the one that runs this, and those on the path."""
+    """Return the Pythons that are here: the one that runs this, and those on the path that run."""
     found = {f"{sys.version_info.major}.{sys.version_info.minor}": sys.executable}
     for version in PYTHONS:
-        if (path := shutil.which(f"python{version}")) is not None:
+        path = shutil.which(f"python{version}")  # a shim of pyenv may lead nowhere
+        if path is not None and not subprocess.run([path, "-c", ""], capture_output=True, check=False).returncode:
             found.setdefault(version, path)
     return dict(sorted(found.items()))
 
@@ -181,17 +182,19 @@ def demo(bin: Path, python: str, package: Path, resolution: str) -> None:
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         own = folder / "env" / "bin"
+
+        def at(program: str, *words: object) -> None:
+            run(own / program, *words, cwd=folder, quiet=True)
+
         run(bin / "uv", "venv", "--quiet", "--python", python, folder / "env")
         install = (bin / "uv", "pip", "install", "--quiet", "--resolution", resolution)
         run(*install, "--python", own / "python", package)
-        program = own / "sqlenrich"
-        at = {"cwd": folder, "quiet": True}
-        run(program, "new", "tickets", "--template", "support_ticket", "--sample", **at)
-        run(program, "check", "tickets.prompt", **at)
-        run(program, "run", "tickets.prompt", "--input", "tickets.csv", "--output", "out.duckdb", "--mock", **at)
-        run(program, "audit", "tickets.prompt", "--output", "out.duckdb", **at)
+        at("sqlenrich", "new", "tickets", "--template", "support_ticket", "--sample")
+        at("sqlenrich", "check", "tickets.prompt")
+        at("sqlenrich", "run", "tickets.prompt", "--input", "tickets.csv", "--output", "out.duckdb", "--mock")
+        at("sqlenrich", "audit", "tickets.prompt", "--output", "out.duckdb")
         for engine in ("databricks", "snowflake", "bigquery", "spark", "duckdb"):
-            run(program, "render", "tickets.prompt", "--engine", engine, "-o", f"{engine}.sql", **at)
+            at("sqlenrich", "render", "tickets.prompt", "--engine", engine, "-o", f"{engine}.sql")
 
 
 def say(text: str) -> None:
