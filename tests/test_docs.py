@@ -27,7 +27,7 @@ from tests.support.endpoint import ScriptedEndpoint
 from tests.test_readme import BLOCK, ROOT, replay, run, stable
 
 DOCS, EXAMPLES = ROOT / "docs", ROOT / "examples"
-PAGES_WITH_COMMANDS = ("quickstart", "duckdb", "snowflake", "bigquery", "databricks")
+PAGES_WITH_COMMANDS = ("quickstart", "tour", "duckdb", "snowflake", "bigquery", "databricks")
 FILE_OR_COMMANDS = re.compile(
     r"^<!-- (?P<name>\w+\.\w+) -->\n```\w+\n(?P<content>.*?)^```$|^```console\n(?P<commands>.*?)^```$",
     re.MULTILINE | re.DOTALL,

@@ -52,7 +52,7 @@ def stable(text: str) -> str:
 def test_console_blocks_show_real_output(tmp_path: Path, request: pytest.FixtureRequest) -> None:
     text = README.read_text(encoding="utf-8")
     blocks = BLOCK.findall(text)
-    assert len(blocks) >= 5
+    assert len(blocks) >= 4
     real = [replay(block, tmp_path) for block in blocks]
     if request.config.getoption("--update-readme"):
         outputs = iter("\n".join(line.rstrip() for line in output.rstrip().splitlines()) for output in real)
