@@ -6,6 +6,7 @@
 # make vllm    installs vLLM for the CPU (2.4 GB) and runs a fleet of it
 # make page    looks at the pages in an installed Chromium
 # make release-check  builds the packages of a release and checks them; TAG=v0.1.0 also the version and the changelog
+# make dbt-package  writes the tree of the dbt package's own repository into build/dbt-sqlenrich
 # make golden  rewrites the golden SQL; review the diff
 
 PYTHON ?= python3
@@ -16,7 +17,7 @@ PYTEST_ARGS ?= -n 4 --dist loadgroup
 VLLM ?= .cache/vllm
 SEEDS ?= 1000
 
-.PHONY: demo test check lint simulate docs vllm page release-check golden clean
+.PHONY: demo test check lint simulate docs vllm page dbt-package release-check golden clean
 
 demo: $(VENV)/.demo
 	@mkdir -p .demo
@@ -46,6 +47,9 @@ vllm: $(VENV)/.dev $(VLLM)/.installed
 
 page: $(VENV)/.dev
 	$(BIN)/python -m pytest -m browser -n 0 tests/quality/test_pages_in_browser.py
+
+dbt-package: $(VENV)/.dev
+	$(BIN)/python -m tests.support.dbt_package build/dbt-sqlenrich
 
 release-check:
 	$(PYTHON) .ci/release_check.py $(if $(TAG),--tag $(TAG))

@@ -1,4 +1,4 @@
-"""Builds and compiles the consuming project with dbt 2: ``python -m tests.support.dbt2 DBT FOLDER``.
+"""Builds, compiles and installs the consuming project with dbt 2: ``python -m tests.support.dbt2 DBT FOLDER``.
 
 ``DBT`` is the command of dbt 2, ``FOLDER`` holds DuckDB's shared library ``libduckdb.so``. dbt 2 has no Python, so SQL
 answers in place of the plugin.
@@ -17,6 +17,7 @@ from tempfile import TemporaryDirectory
 
 import sqlenrich as se
 from sqlenrich.engines import ENGINES
+from tests.support.dbt_package import committed, write_package
 from tests.support.dbt_projects import CONSUMER, PACKAGE, ROWS, DbtProject, copy_consumer
 from tests.support.dbt_sql import BUILD, differences, write_all
 
@@ -80,6 +81,19 @@ def check_builds(dbt: Dbt2) -> None:
     assert dbt.project.value("SELECT count(DISTINCT run_id) FROM main.tickets_responses") == 1
 
 
+def check_deps(dbt: Dbt2) -> None:
+    """Install the package from a tag of its own repository, and build with it."""
+    repository = dbt.project.folder.parent / "dbt-sqlenrich"
+    write_package(repository)
+    packages = {"packages": [{"git": repository.as_uri(), "revision": committed(repository)}]}
+    (dbt.project.folder / "packages.yml").write_text(json.dumps(packages), encoding="utf-8")
+    (dbt.project.folder / "dbt_packages" / "sqlenrich").unlink()
+    for command in ("deps", "build"):
+        status, output = dbt(command)
+        assert status == 0, output
+    assert (dbt.project.folder / "dbt_packages" / "sqlenrich" / "LICENSE").is_file()
+
+
 def check_compiles(dbt: Dbt2) -> None:
     """Compile for each adapter without a connection: the same SQL as ``sqlenrich render``."""
     enrichments = write_all(dbt.project)
@@ -102,7 +116,7 @@ def check_compiles(dbt: Dbt2) -> None:
 
 
 def main() -> None:
-    """Run both checks."""
+    """Run the checks."""
     command, library = sys.argv[1], Path(sys.argv[2]).resolve() / "libduckdb.so"
     with TemporaryDirectory() as folder:
         drivers = Path(folder) / "drivers"
@@ -111,6 +125,7 @@ def main() -> None:
         dbt = Dbt2(command, drivers, copy_consumer(Path(folder) / "app", None))
         check_builds(dbt)
         check_compiles(dbt)
+        check_deps(Dbt2(command, drivers, copy_consumer(Path(folder) / "deps", None)))
     print(f"dbt 2 builds the project, and compiles for {', '.join(ENGINES)}; sqlenrich {se.__version__}")  # noqa: T201
 
 
