@@ -269,3 +269,28 @@ def test_examples_are_checked_files() -> None:
     enrichment = se.load(EXAMPLES / "tickets.prompt")
     assert enrichment.name == "tickets"
     assert sorted(path.name for path in (EXAMPLES / "inbox").iterdir()) == [f"{day}.csv" for day in DAYS]
+
+
+AGENTS = re.compile(r"`(sqlenrich (?:new|templates|check|preview|run|plan|schema|compare|evaluate|show)\b[^`]*)`")
+
+
+def test_the_commands_for_agents_run(tmp_path: Path) -> None:
+    """Each command of the text for AGENTS.md runs, with files in place of its words."""
+    text = (DOCS / "agents.md").read_text(encoding="utf-8")
+    run("sqlenrich new tickets --template support_ticket --sample", tmp_path)
+    run("sed s/facts/facts,/ tickets.prompt > new.prompt", tmp_path)
+    words = {
+        "OLD.prompt": "tickets.prompt", "NEW.prompt": "new.prompt", "NAME.prompt": "tickets.prompt",
+        "new NAME": "new mine", "show NAME": "show tickets", "DATA": "tickets.csv", "LABELS": "tickets.csv",
+        "FIELD=COLUMN": "intent=expected_intent", "/tmp/try.duckdb": "out.duckdb", "DB": "out.duckdb",
+    }  # fmt: skip
+    commands = AGENTS.findall(text)
+    assert len(commands) == 10
+    for command in commands:
+        for word, real in words.items():
+            command = command.replace(word, real)
+        if command.split()[1] in ("compare", "evaluate"):
+            command += " --mock"
+        if "evaluate" in command:
+            command += " --field intent=expected_intent"
+        run(command, tmp_path)

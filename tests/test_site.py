@@ -123,3 +123,11 @@ def test_settings_with_a_mistake_are_refused(tmp_path: Path) -> None:
     (tmp_path / "sqlenrich.toml").write_text('[targets.prod]\nengine = "snowflake"\nprofil = "a"\n', encoding="utf-8")
     with pytest.raises(ConfigError, match="profil"):
         read_config(tmp_path / "sqlenrich.toml")
+
+
+def test_programs_find_each_page_in_one_list(hooks: Any) -> None:
+    found = settings()
+    text = hooks.llms_txt(found["site_name"], found["site_description"], found["nav"])
+    assert text.startswith("# sqlenrich\n\n> Run a language model over every row of a table")
+    assert [page for page in hooks.titles(found["nav"]) if f"({page.removesuffix('.md')}.html)" not in text] == []
+    assert "- [Running](running.html): A run reads a table, asks the model once for each distinct prompt" in text

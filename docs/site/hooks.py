@@ -64,6 +64,34 @@ def titles(nav: Any) -> dict[str, str]:
     return {below: title} if isinstance(below, str) else titles(below)
 
 
+def llms_txt(name: str, description: str, nav: Any) -> str:
+    """Return the list of all pages that programs read, with the first words of each: https://llmstxt.org."""
+    lines = [f"# {name}", "", f"> {description}"]
+    for section in nav:
+        ((title, below),) = section.items()
+        lines += ["", f"## {title}", ""]
+        for page, shown in titles(below).items():
+            text = first_words(page)
+            lines.append(f"- [{shown}]({page.removesuffix('.md')}.html)" + (f": {text}" if text else ""))
+    return "\n".join(lines) + "\n"
+
+
+def first_words(page: str) -> str:
+    """Return the first sentence of a page, as plain text."""
+    path = ROOT / "docs" / page
+    outside = next((path for path, name in OUTSIDE.items() if name == page), None)
+    text = (path if outside is None else ROOT / outside).read_text(encoding="utf-8")
+    blocks = [block for block in text.split("\n\n") if block[:1].isalnum() or re.match(r"`(?!``)|\[", block)]
+    plain = re.sub(r"\[([^\]]*)\]\([^)]*\)", r"\1", " ".join(blocks[0].split())) if blocks else ""
+    return re.split(r"(?<=[.:]) ", plain, maxsplit=1)[0].removesuffix(":")
+
+
+def on_post_build(config: Any) -> None:
+    """Write ``llms.txt`` beside the pages."""
+    text = llms_txt(config["site_name"], config["site_description"], config["nav"])
+    (Path(config["site_dir"]) / "llms.txt").write_text(text, encoding="utf-8")
+
+
 def on_page_markdown(markdown: str, page: Any, config: Any, **_: Any) -> str:
     """Point links at the site, name pages by their titles, and fill in the commands."""
     if page.file.generated_by is None:
