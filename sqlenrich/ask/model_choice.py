@@ -279,12 +279,15 @@ def set_prices(budget: Budget | None, config: Config, model: str) -> Price | Non
     if budget is None or budget.max_cost is None:
         return None
     if config.prices is None:
-        raise ConfigError("max_cost needs prices: give --prices FILE, or write prices in sqlenrich.toml")
+        raise ConfigError(
+            "max_cost needs prices: give --prices FILE, or --prices genai-prices, or write prices in sqlenrich.toml"
+        )
     price = config.prices.models.get(model)
     if price is None:
         near = did_you_mean(model, config.prices.models)
         raise ConfigError(
-            f'max_cost needs the price of "{model}"{near}: write [models."{model}"] in {config.prices.path}'
+            f'max_cost needs the price of "{model}"{near}: write [models."{model}"] in '
+            f"{config.prices.path or f'a file of prices, because {config.prices.told} has none'}"
         )
     budget.price = price.exact
     return price

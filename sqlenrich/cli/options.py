@@ -105,7 +105,7 @@ concurrency_option = click.option(
 responses_option = click.option(
     "--responses", metavar="NAME", help="The table of the answers. Enrichments can share one."
 )
-prices_option = click.option("--prices", metavar="PATH", help="A file of prices, for the cost.")
+prices_option = click.option("--prices", metavar="PATH", help="A file of prices, or genai-prices.")
 yes_option = click.option("--yes", is_flag=True, help="Don't ask before the first call.")
 
 

@@ -202,7 +202,7 @@ def _settings(config: Config) -> Iterator[Fact]:
     for kind in ("models", "endpoints", "targets"):
         yield Fact(topic, kind, ", ".join(getattr(config, kind)) or "none")
     prices = config.prices
-    yield Fact(topic, "prices", "none" if prices is None else f"{len(prices.models)} models, of {prices.as_of}")
+    yield Fact(topic, "prices", "none" if prices is None else f"{len(prices.models)} models, of {prices.told}")
 
 
 def _environment() -> Iterator[Fact]:

@@ -242,7 +242,7 @@ def estimate(
         cost_high=cost_high,
         cost_unknown=unknown,
         currency=None if config.prices is None else config.prices.currency,
-        prices_as_of=None if config.prices is None else config.prices.as_of.isoformat(),
+        prices_as_of=None if config.prices is None else config.prices.told,
         seconds_low=low,
         seconds_high=high,
         limit=limit,

@@ -28,7 +28,7 @@ def account(backend: Backend, plan: Plan, run_id: str, prices: Prices | None) ->
         **{name: _sum(getattr(one, name) for one in models) for name in ("tokens_in", "tokens_cached", "tokens_out")},
         "cost": cost,
         "cost_unknown": unknown,
-        "prices_as_of": None if prices is None else prices.as_of.isoformat(),
+        "prices_as_of": None if prices is None else prices.told,
         "currency": None if prices is None else prices.currency,
         "latency_ms": latencies and {f"p{share}": value for share, value in zip(PERCENTILES, latencies, strict=True)},
     }

@@ -239,7 +239,7 @@ def _usage(backend: Backend, runs: Sequence[_Run], prices: Prices | None) -> Usa
         runs=tuple(lines),
         place=backend.output,
         currency=None if prices is None else prices.currency,
-        prices_as_of=None if prices is None else prices.as_of.isoformat(),
+        prices_as_of=None if prices is None else prices.told,
         source=NO_VENDOR if vendor is None else str(vendor.source.value),
         until=None if until is None else f"{until:%Y-%m-%d %H:%M}",
         age_s=None if until is None else round(max((now - until).total_seconds(), 0.0), 1),

@@ -1,4 +1,4 @@
-"""Prices of models, from a file of the user. The package has none, because prices change."""
+"""Prices of models, from a file of the user. sqlenrich itself has none, because prices change."""
 
 from __future__ import annotations
 
@@ -51,12 +51,21 @@ class Price:
 
 @dataclass(frozen=True)
 class Prices:
-    """The prices of one file: their day, the currency, and a price for each model's own name."""
+    """The prices of one file: their day, the currency, and a price for each model's own name.
 
-    as_of: date
+    ``source`` is where those come from that are in no file.
+    """
+
+    as_of: date | None
     currency: str = "USD"
     models: Mapping[str, Price] = field(default_factory=dict)
     path: Path | None = None
+    source: str = ""
+
+    @property
+    def told(self) -> str:
+        """The day of the prices, or where they come from, as reports have it."""
+        return self.source if self.as_of is None else self.as_of.isoformat()
 
 
 def read_prices(path: Path) -> Prices:

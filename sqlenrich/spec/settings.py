@@ -17,6 +17,7 @@ from sqlenrich.core.endpoint import ENDPOINT_KEYS, Endpoint, endpoint_problems
 from sqlenrich.core.engine import VendorFact
 from sqlenrich.core.errors import ConfigError, did_you_mean
 from sqlenrich.engines import ENGINES, engine_names, get_engine, is_engine
+from sqlenrich.spec.known_prices import GENAI_PRICES, known_prices
 from sqlenrich.spec.prices import Prices, read_prices
 from sqlenrich.spec.toml_lines import TomlLines
 
@@ -185,16 +186,20 @@ def read_config(path: Path) -> Config:
     )
     named = values.get("prices")
     if named is not None and not isinstance(named, str):
-        problems.append('prices must be the path of a file: prices = "prices.toml" @ prices')
+        problems.append('prices must be the path of a file, or "genai-prices": prices = "prices.toml" @ prices')
     if problems:
         raise ConfigError("\n".join(f"{path}: {problem}" for problem in TomlLines(text).told(problems)))
-    return config if named is None else with_prices(config, path.parent / named)
+    if named is None:
+        return config
+    return with_prices(config, named if named == GENAI_PRICES else path.parent / named)
 
 
 def with_prices(config: Config, prices: str | Path | Prices | None) -> Config:
-    """Return the settings with the prices of a file; unchanged for None. Raises ConfigError."""
+    """Return the settings with the prices of a file, or of a package; unchanged for None. Raises ConfigError."""
     if prices is None:
         return config
+    if prices == GENAI_PRICES:
+        prices = known_prices()
     return replace(config, prices=prices if isinstance(prices, Prices) else read_prices(Path(prices)))
 
 

@@ -51,7 +51,7 @@ def settings_schema() -> dict[str, Any]:
         "title": "sqlenrich.toml",
         "type": "object",
         "properties": {
-            "prices": {**_TEXT, "description": "The path of a file of prices."},
+            "prices": {**_TEXT, "description": 'The path of a file of prices, or "genai-prices".'},
             "models": _tables(
                 {
                     "type": "object",

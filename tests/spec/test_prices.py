@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import sys
 from collections.abc import Iterable
 from dataclasses import replace
 from datetime import date
@@ -14,9 +15,11 @@ import duckdb
 import pytest
 
 import sqlenrich as se
+from sqlenrich.core.errors import ConfigError
 from sqlenrich.plan.compile import compile_plan
 from sqlenrich.plan.plan import Plan
 from sqlenrich.runner.usage import account
+from sqlenrich.spec.known_prices import known_prices
 from sqlenrich.spec.loader import loads
 from sqlenrich.spec.prices import Price, Prices, money, read_prices
 from sqlenrich.spec.settings import Config, read_config
@@ -149,7 +152,9 @@ def test_prices_of_the_settings(tmp_path: Path) -> None:
     settings.write_text('prices = "prices.toml"', encoding="utf-8")
     assert read_config(settings).prices == read_prices(file)
     settings.write_text("prices = 3", encoding="utf-8")
-    with pytest.raises(se.ConfigError, match=r'prices must be the path of a file: prices = "prices\.toml" @ prices'):
+    with pytest.raises(
+        se.ConfigError, match=r'prices must be the path of a file, or "genai-prices": prices = "prices\.toml" @ prices'
+    ):
         read_config(settings)
     settings.write_text('prices = "price.toml"', encoding="utf-8")
     with pytest.raises(se.ConfigError, match=r"price\.toml: No such file"):
@@ -253,3 +258,43 @@ def test_a_bad_file_ends_a_run_before_it_starts(tmp_path: Path) -> None:
     assert result.status == 2
     assert result.error == f'{prices}: no model has a price: write [models."NAME"] with input and output @ models'
     assert not (tmp_path / "out.duckdb").exists()
+
+
+@pytest.mark.parametrize(
+    ("name", "known"),
+    [
+        ("gpt-4.1-mini", True), ("claude-sonnet-4-5", True), ("gemini-2.5-flash", True),
+        ("gpt-oss-120b", False), ("gemma-3-27b-it", False), ("Qwen/Qwen2.5-7B-Instruct", False),
+        ("meta-llama/Llama-3.1-8B", False), ("mock", False), ("m", False), ("", False),
+    ],
+)  # fmt: skip
+def test_prices_of_the_package_are_those_of_models_that_only_their_vendor_runs(name: str, known: bool) -> None:
+    prices = known_prices()
+    assert (name in prices.models) is known
+    if known:
+        price = prices.models[name]
+        assert 0 < price.cached < price.input < price.output
+        assert price.batch == Decimal("0.5")
+    assert prices.told.startswith("genai-prices 0.")
+
+
+def test_a_run_tells_its_cost_without_a_file(tmp_path: Path) -> None:
+    (tmp_path / "sqlenrich.toml").write_text('prices = "genai-prices"\n')
+    (tmp_path / "own.toml").write_text('as_of = 2026-11-01\n[models."gpt-4.1-mini"]\ninput = 5\noutput = 5\n')
+    prompt = write_prompt(tmp_path)
+    data = write_csv(tmp_path / "in.csv", [(1, "a"), (2, "b")])
+    costs: list[float] = []
+    for number, own in enumerate((None, tmp_path / "own.toml")):
+        with ScriptedEndpoint(models=("gpt-4.1-mini",)) as endpoint:
+            report = se.run(prompt, input=data, output=tmp_path / f"{number}.duckdb", endpoint=endpoint.url, prices=own)
+        costs.append(report.cost or 0.0)
+        told = "2026-11-01" if own else known_prices().told
+        assert f"USD (prices of {told})" in report.to_text()
+    assert 0 < costs[0] < costs[1]  # one's own file wins
+
+
+def test_the_package_is_named_where_it_is_missing(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setitem(sys.modules, "genai_prices", None)
+    (tmp_path / "sqlenrich.toml").write_text('prices = "genai-prices"\n')
+    with pytest.raises(ConfigError, match=r'pip install "sqlenrich\[prices\]", or name a file of prices'):
+        read_config(tmp_path / "sqlenrich.toml")

@@ -274,7 +274,7 @@ def read_spent(stored: Store, prices: Prices | None) -> dict[str, Spent]:
         elif prices is not None and (usage := _stored_usage(stored, run)) is not None:
             amount, _ = cost_of(usage, prices)
             if amount is not None:
-                found[run.run_id] = Spent(amount, prices.currency, prices.as_of.isoformat())
+                found[run.run_id] = Spent(amount, prices.currency, prices.told)
     return found
 
 
