@@ -33,6 +33,8 @@ TOOLS = ("build", "check-wheel-contents", "cyclonedx-bom", "nh3", "pip-licenses"
 PYTHONS = ("3.11", "3.12", "3.13", "3.14")
 LICENCES = re.compile(r"Apache|MIT|BSD|PSF|Python Software Foundation|MPL|Mozilla|ISC|Zope|CNRI|0BSD|Unlicense")
 """The licences of a dependency that a user may have without a further thought."""
+VERSIONS = {"dbt_project/dbt_project.yml": 'version: "{}"', "CITATION.cff": "version: {}"}
+"""The files that name the version too, and their line."""
 LINK = re.compile(r"\]\(([^)\s]+)\)")
 OWN = "https://github.com/sqlenrich/sqlenrich/blob/v{version}/"
 
@@ -52,6 +54,7 @@ def main() -> None:
     run(bin / "twine", "check", "--strict", wheel, source)
     run(bin / "check-wheel-contents", wheel)
     version = readme(bin, wheel)
+    check_versions(version)
     if given.tag:
         check_tag(given.tag, version)
     say("workflows")
@@ -131,6 +134,13 @@ def readme(bin: Path, wheel: Path) -> str:
         raise SystemExit("\n".join(wrong) or "the README of the package has no links")
     print(f"the README of {version} has {len(links)} links, and each leads somewhere: {OUT / 'readme.html'}")
     return str(version)
+
+
+def check_versions(version: str) -> None:
+    """Refuse files that name another version."""
+    for name, line in VERSIONS.items():
+        if line.format(version) not in (ROOT / name).read_text(encoding="utf-8").splitlines():
+            raise SystemExit(f"{name} has no line {line.format(version)}")
 
 
 def check_tag(tag: str, version: str) -> None:
