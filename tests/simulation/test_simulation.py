@@ -16,7 +16,7 @@ from tests.simulation.lives import BrokenError, live
 from tests.simulation.mutants import MUTANTS
 from tests.simulation.scenario import drawn
 
-GROUPS, SEEDS = 4, 25
+GROUPS, SEEDS = 4, 16
 pytestmark = pytest.mark.filterwarnings("ignore")  # killed processes leave coroutines that are never awaited
 
 
@@ -71,6 +71,6 @@ def test_a_request_that_is_sent_twice_is_found(monkeypatch: pytest.MonkeyPatch) 
         self.requests = self.backend.requests(call, pending)
 
     monkeypatch.setattr(ClientAsker, "ask_first", forgets)
-    scenario = drawn(5)
+    scenario = drawn(6)
     with pytest.raises(BrokenError, match="asked again, although it is answered"):
         live(scenario.without(range(len(scenario.faults))))
