@@ -30,6 +30,7 @@ from sqlenrich.runner.report import Report
 from sqlenrich.runner.session import Session, backend_of, choice_of, new_budget
 from sqlenrich.runner.setup import set_up
 from sqlenrich.runner.source import with_source_options
+from sqlenrich.runner.telemetry import metered, span
 from sqlenrich.spec.enrichment import Enrichment
 from sqlenrich.spec.run_settings import AnyModel, Caps
 from sqlenrich.spec.settings import Config
@@ -74,7 +75,7 @@ def retry(
     backend.check_before_retry(enrichment)
     observer = observer or default_observer()
     backend.watch(observer.note)
-    with backend:
+    with span("retry", enrichment.name, engine=backend.engine.name) as recorded, backend:
         last = backend.last_snapshot(enrichment.name)
         enrichment = same_snapshot(enrichment, last, config, backend)
         choice = choose(enrichment, last, config, wanted, caps, backend)
@@ -85,7 +86,7 @@ def retry(
             backend,
             choice,
             caps,
-            observer,
+            metered(observer, choice, embeds=enrichment.embedding is not None),
             stopper or Stopper(),
             chunk_rows=options.get("chunk_rows"),
             clock=clock,
@@ -103,7 +104,10 @@ def retry(
             asked_by_client=not choice.asks_in_sql,
             run_id=session.run_id,
         )
-        return _retry(session, plan, last, relations, Selection(codes, where, max_attempts))
+        report = _retry(session, plan, last, relations, Selection(codes, where, max_attempts))
+        if recorded is not None:
+            recorded.end(report)
+        return report
 
 
 def _retry(

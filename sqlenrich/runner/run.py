@@ -29,6 +29,7 @@ from sqlenrich.runner.report import Report
 from sqlenrich.runner.session import Session, backend_of, choice_of
 from sqlenrich.runner.setup import set_up
 from sqlenrich.runner.source import key_warning
+from sqlenrich.runner.telemetry import metered, span
 from sqlenrich.spec.enrichment import Enrichment
 from sqlenrich.spec.run_settings import AnyModel, Caps
 from sqlenrich.spec.settings import Config
@@ -155,7 +156,7 @@ def run_one(
         backend,
         choice,
         setup.caps if classifier is None else Caps(),
-        observer or default_observer(),
+        metered(observer or default_observer(), choice, embeds=setup.enrichment.embedding is not None),
         stopper or Stopper(),
         chunk_rows=options.get("chunk_rows"),
         name=tables or "",
@@ -166,7 +167,7 @@ def run_one(
         classifier=classifier,
     )
     backend.watch(session.observer.note)
-    with backend:
+    with span("run", session.name, engine=backend.engine.name, model=choice.resolved.name) as recorded, backend:
         file = None if tables else backend.file_name(session.enrichment)
         if not options.get("replace"):
             check_file(backend, session.name, file)
@@ -192,6 +193,8 @@ def run_one(
             incremental=bool(options.get("incremental")),
             partial=bool(options.get("publish_partial")),
         )
+        if recorded is not None:
+            recorded.end(report)
     if second is None or report.stopped or (report.pending and classifier is None):
         return report
     return Cascading(session, snapshot, second, setup.caps).run(report)

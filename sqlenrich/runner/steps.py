@@ -26,6 +26,7 @@ from sqlenrich.runner.estimate import Estimate, estimate
 from sqlenrich.runner.options import CAP_OPTIONS, SOURCE_OPTIONS, InputOptions, caps_of
 from sqlenrich.runner.place import Output
 from sqlenrich.runner.report import Report
+from sqlenrich.runner.telemetry import span
 from sqlenrich.spec.enrichment import Enrichment
 from sqlenrich.spec.loader import enrichment_of
 from sqlenrich.spec.run_settings import Caps
@@ -159,7 +160,10 @@ class StepGroup:
 
     def run(self, run_one: RunOne, *, keep_going: bool = False, observer: Observer | None = None) -> Steps:
         """Run the steps by a function that is called with each one and its options."""
-        observer = observer or NullObserver()
+        with span("steps", " ".join(step.name for step in self.steps)):
+            return self._run(run_one, keep_going, observer or NullObserver())
+
+    def _run(self, run_one: RunOne, keep_going: bool, observer: Observer) -> Steps:
         reports: dict[str, Report] = {}
         skipped: dict[str, str] = {}
         for number, step in enumerate(self.steps, start=1):
