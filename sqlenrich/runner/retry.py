@@ -21,6 +21,7 @@ from sqlenrich.plan.pending_step import check_keeps_prompts, chosen_reasons
 from sqlenrich.plan.plan import Plan, Step
 from sqlenrich.plan.request import ResolvedModel
 from sqlenrich.renderer.script import model_for
+from sqlenrich.runner.lineage import lineage
 from sqlenrich.runner.next_commands import next_commands
 from sqlenrich.runner.notebook import default_observer
 from sqlenrich.runner.options import RetryOptions, batch_policy
@@ -75,7 +76,11 @@ def retry(
     backend.check_before_retry(enrichment)
     observer = observer or default_observer()
     backend.watch(observer.note)
-    with span("retry", enrichment.name, engine=backend.engine.name) as recorded, backend:
+    with (
+        span("retry", enrichment.name, engine=backend.engine.name) as recorded,
+        lineage(enrichment, backend, None, f"retry at {runtime.now().isoformat()}", observer.note) as told,
+        backend,
+    ):
         last = backend.last_snapshot(enrichment.name)
         enrichment = same_snapshot(enrichment, last, config, backend)
         choice = choose(enrichment, last, config, wanted, caps, backend)
@@ -107,6 +112,8 @@ def retry(
         report = _retry(session, plan, last, relations, Selection(codes, where, max_attempts))
         if recorded is not None:
             recorded.end(report)
+        if told is not None:
+            told.end(report)
         return report
 
 

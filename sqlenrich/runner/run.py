@@ -20,6 +20,7 @@ from sqlenrich.plan.plan import Plan
 from sqlenrich.plan.relations import shared_table
 from sqlenrich.runner.cascade import Cascading, classifier_of, second_model
 from sqlenrich.runner.drift import Drift
+from sqlenrich.runner.lineage import lineage
 from sqlenrich.runner.next_commands import next_commands
 from sqlenrich.runner.notebook import default_observer
 from sqlenrich.runner.options import RunOptions, batch_policy, names_of
@@ -167,7 +168,11 @@ def run_one(
         classifier=classifier,
     )
     backend.watch(session.observer.note)
-    with span("run", session.name, engine=backend.engine.name, model=choice.resolved.name) as recorded, backend:
+    with (
+        span("run", session.name, engine=backend.engine.name, model=choice.resolved.name) as recorded,
+        lineage(session.enrichment, backend, setup.source, session.run_id, session.observer.note) as told,
+        backend,
+    ):
         file = None if tables else backend.file_name(session.enrichment)
         if not options.get("replace"):
             check_file(backend, session.name, file)
@@ -195,6 +200,8 @@ def run_one(
         )
         if recorded is not None:
             recorded.end(report)
+        if told is not None:
+            told.end(report)
     if second is None or report.stopped or (report.pending and classifier is None):
         return report
     return Cascading(session, snapshot, second, setup.caps).run(report)
