@@ -179,9 +179,11 @@ def _inputs(enrichment: Enrichment, namespace: str, source: Any) -> list[Any]:
 def _client() -> Any:
     try:
         from openlineage.client import OpenLineageClient
+        from openlineage.client.event_v2 import set_producer
     except ImportError:
         raise ConfigError(
             "the environment switches OpenLineage on (OPENLINEAGE_...), and it is not installed: pip install "
             '"sqlenrich[openlineage]", or set OPENLINEAGE_DISABLED=true'
         ) from None
+    set_producer(PRODUCER)
     return OpenLineageClient()

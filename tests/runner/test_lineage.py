@@ -43,6 +43,7 @@ def test_a_run_tells_its_source_its_tables_and_its_columns(tmp_path: Path) -> No
     counts = end["run"]["facets"]["sqlenrich"]
     assert rows == {(place, "intent"): counts["enriched"], (place, "intent_quarantine"): counts["quarantined"]}
     assert counts["rows_in"] == 3 == counts["enriched"] + counts["quarantined"]
+    assert counts["_producer"] == end["producer"]
     columns = end["outputs"][0]["facets"]["columnLineage"]["fields"]
     kinds = {
         name: [(one["field"], one["transformations"][0]["subtype"]) for one in found["inputFields"]]
