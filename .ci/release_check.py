@@ -36,7 +36,11 @@ LICENCES = re.compile(r"Apache|MIT|BSD|PSF|Python Software Foundation|MPL|Mozill
 VERSIONS = {"dbt_project/dbt_project.yml": 'version: "{}"', "CITATION.cff": "version: {}"}
 """The files that name the version too, and their line."""
 LINK = re.compile(r"\]\(([^)\s]+)\)")
-OWN = "https://github.com/sqlenrich/sqlenrich/blob/v{version}/"
+OWN = (
+    "https://github.com/sqlenrich/sqlenrich/blob/v{version}/",
+    "https://raw.githubusercontent.com/sqlenrich/sqlenrich/v{version}/",
+)
+"""Where links to files of the repository lead, and pictures."""
 
 
 def main() -> None:
@@ -125,10 +129,11 @@ def readme(bin: Path, wheel: Path) -> str:
     folders = {str(parent) for path in known for parent in Path(path).parents}
     links, wrong = LINK.findall(text), []
     for link in links:
-        path = link.removeprefix(OWN.format(version=version)).partition("#")[0]
-        if path == link.partition("#")[0] and not link.startswith("https://"):
+        own = next((one for one in (place.format(version=version) for place in OWN) if link.startswith(one)), None)
+        path = link.removeprefix(own or "").partition("#")[0].rstrip("/")
+        if own is None and not link.startswith("https://"):
             wrong.append(f"{link}: not absolute")
-        elif link.startswith(OWN.format(version=version)) and path not in known and path.rstrip("/") not in folders:
+        elif own is not None and path not in known and path not in folders:
             wrong.append(f"{link}: not in the repository")
     if wrong or not links:
         raise SystemExit("\n".join(wrong) or "the README of the package has no links")
