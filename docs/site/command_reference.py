@@ -13,9 +13,10 @@ RANGE = re.compile(r"(; )?(?:[\d.]+<=?)?x(?:[<>]=?[\d.]+)?(?=\])|\[(?:[\d.]+<=?)
 def command_reference() -> str:
     """Give a table of all commands, and a section for each."""
     from sqlenrich.cli.main import cli
+    from sqlenrich.cli.root import SECTIONS
 
     context = click.Context(cli, info_name="sqlenrich")
-    commands = [(name, cli.commands[name]) for name in cli.list_commands(context)]
+    commands = [(name, cli.commands[name]) for names in SECTIONS.values() for name in names]
     lines = ["| command | |", "| --- | --- |"]
     lines += [f"| [`{name}`](#{name}) | {command.get_short_help_str(200)} |" for name, command in commands]
     sections = [section(command, click.Context(command, parent=context, info_name=name)) for name, command in commands]

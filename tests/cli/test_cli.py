@@ -19,6 +19,7 @@ import pytest
 import sqlenrich as se
 from sqlenrich.cli.examples import EXAMPLES
 from sqlenrich.cli.main import cli
+from sqlenrich.cli.root import SECTIONS
 from sqlenrich.engines import ENGINES
 from tests.support import runs
 from tests.support.endpoint import ScriptedEndpoint
@@ -440,3 +441,11 @@ def test_a_run_without_a_place_to_write_to(tmp_path: Path, closed: str) -> None:
     done = subprocess.run(["sh", "-c", f'"$@" {closed}', "sh", *command, "--mock", "--yes"], check=False)
     assert done.returncode == 0
     assert (tmp_path / "o.csv").exists()
+
+
+def test_the_help_lists_each_command_once() -> None:
+    shown = call("--help").out
+    assert sorted(name for names in SECTIONS.values() for name in names) == sorted(cli.commands)
+    listed = [line.split()[0] for line in shown.splitlines() if line.startswith("  ") and "  " in line.strip()]
+    assert [name for name in listed if not name.startswith("-")] == [n for names in SECTIONS.values() for n in names]
+    assert "..." not in shown.partition("Write an enrichment")[2], "a first sentence is too long"

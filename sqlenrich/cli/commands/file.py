@@ -82,9 +82,9 @@ def engines() -> None:
 @click.option("--target", metavar="NAME", help="Reach the warehouse of this target too, which may start it.")
 @json_option("findings")
 def doctor(endpoint: str | None, target: str | None, as_json: bool) -> int:
-    """Show versions, settings and what can be reached, for a bug report; no secrets.
+    """Show what is installed, set and reached, without secrets.
 
-    Exit status 3 if something is wrong. Asks no model and writes nothing.
+    For a bug report. Exit status 3 if something is wrong. Asks no model and writes nothing.
     """
     from sqlenrich.runner.doctor import doctor as examine
 
@@ -96,7 +96,10 @@ def doctor(endpoint: str | None, target: str | None, as_json: bool) -> int:
 @cli.command(epilog=EXAMPLES["schema"])
 @click.argument("of", type=click.Choice(("header", "settings")), default="header")
 def schema(of: str) -> None:
-    """Print the JSON Schema of a prompt file's header, or of sqlenrich.toml, for completion in an editor."""
+    """Print the JSON Schema of headers, or of settings.
+
+    For completion in an editor: of a prompt file's header, or of sqlenrich.toml.
+    """
     import json
 
     from sqlenrich.spec.header import header_schema

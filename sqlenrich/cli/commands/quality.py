@@ -170,8 +170,9 @@ def distill(file: str, as_json: bool, **options: Any) -> int:
 @prices_option
 @json_option("report")
 def report(file: str, page: str | None, as_json: bool, **options: Any) -> None:
-    """Show what is known of the answers: runs, refusals, cost, accuracy, reviews.
+    """Show what is known of the answers.
 
+    Runs, refusals, cost, accuracy, reviews.
     What is not measured says which command measures it. Asks no model.
     """
     found = se.report(se.load(file), page=page, **options)
