@@ -19,6 +19,7 @@ from sqlenrich.core import runtime
 from sqlenrich.core.errors import ConfigError
 from sqlenrich.core.exit_status import EXIT_STOPPED
 from sqlenrich.core.version import __version__
+from sqlenrich.runner.telemetry import COUNTS, span
 from sqlenrich.spec.enrichment import Enrichment
 from sqlenrich.store.backend import Backend
 from sqlenrich.store.inputs import TableInMemory
@@ -32,13 +33,39 @@ PRODUCER = f"https://github.com/sqlenrich/sqlenrich/tree/v{__version__}"
 NAMESPACE = "sqlenrich"
 """The namespace of jobs, unless OPENLINEAGE_NAMESPACE names one."""
 _UNQUOTED = str.maketrans("", "", '"`')
-COUNTS = ("rows_in", "enriched", "quarantined", "pending", "distinct_requests", "calls", "retries", "cached")
 
 
 def is_on() -> bool:
     """Tell whether the environment asks for lineage."""
     disabled = os.environ.get("OPENLINEAGE_DISABLED", "").strip().lower() in ("true", "1")
     return not disabled and any(os.environ.get(name) for name in SWITCHES)
+
+
+@contextmanager
+def told(
+    verb: str,
+    enrichment: Enrichment,
+    backend: Backend,
+    source: Any,
+    run_id: str,
+    note: Callable[[str], None],
+    **attributes: str,
+) -> Iterator[Callable[[Report], None]]:
+    """Tell other systems of a run while the context lasts, where the environment says so; call it with the report.
+
+    ``attributes`` are those of the span. Raises ConfigError where a package is missing.
+    """
+    with (
+        span(verb, enrichment.name, engine=backend.engine.name, **attributes) as recorded,
+        lineage(enrichment, backend, source, run_id, note) as events,
+    ):
+
+        def end(report: Report) -> None:
+            for one in (recorded, events):
+                if one is not None:
+                    one.end(report)
+
+        yield end
 
 
 @contextmanager
@@ -52,12 +79,12 @@ def lineage(
     if not is_on():
         yield None
         return
-    told = Lineage(_client(), enrichment, backend, source, run_id, note)
-    told.emit("START")
+    events = Lineage(_client(), enrichment, backend, source, run_id, note)
+    events.emit("START")
     try:
-        yield told
+        yield events
     except BaseException as error:
-        told.fail(error)
+        events.fail(error)
         raise
 
 

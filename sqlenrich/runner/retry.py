@@ -21,7 +21,7 @@ from sqlenrich.plan.pending_step import check_keeps_prompts, chosen_reasons
 from sqlenrich.plan.plan import Plan, Step
 from sqlenrich.plan.request import ResolvedModel
 from sqlenrich.renderer.script import model_for
-from sqlenrich.runner.lineage import lineage
+from sqlenrich.runner.lineage import told
 from sqlenrich.runner.next_commands import next_commands
 from sqlenrich.runner.notebook import default_observer
 from sqlenrich.runner.options import RetryOptions, batch_policy
@@ -31,7 +31,7 @@ from sqlenrich.runner.report import Report
 from sqlenrich.runner.session import Session, backend_of, choice_of, new_budget
 from sqlenrich.runner.setup import set_up
 from sqlenrich.runner.source import with_source_options
-from sqlenrich.runner.telemetry import metered, span
+from sqlenrich.runner.telemetry import metered
 from sqlenrich.spec.enrichment import Enrichment
 from sqlenrich.spec.run_settings import AnyModel, Caps
 from sqlenrich.spec.settings import Config
@@ -76,11 +76,7 @@ def retry(
     backend.check_before_retry(enrichment)
     observer = observer or default_observer()
     backend.watch(observer.note)
-    with (
-        span("retry", enrichment.name, engine=backend.engine.name) as recorded,
-        lineage(enrichment, backend, None, f"retry at {runtime.now().isoformat()}", observer.note) as told,
-        backend,
-    ):
+    with told("retry", enrichment, backend, None, f"retry at {runtime.now()}", observer.note) as end, backend:
         last = backend.last_snapshot(enrichment.name)
         enrichment = same_snapshot(enrichment, last, config, backend)
         choice = choose(enrichment, last, config, wanted, caps, backend)
@@ -110,10 +106,7 @@ def retry(
             run_id=session.run_id,
         )
         report = _retry(session, plan, last, relations, Selection(codes, where, max_attempts))
-        if recorded is not None:
-            recorded.end(report)
-        if told is not None:
-            told.end(report)
+        end(report)
         return report
 
 

@@ -20,7 +20,7 @@ from sqlenrich.plan.plan import Plan
 from sqlenrich.plan.relations import shared_table
 from sqlenrich.runner.cascade import Cascading, classifier_of, second_model
 from sqlenrich.runner.drift import Drift
-from sqlenrich.runner.lineage import lineage
+from sqlenrich.runner.lineage import told
 from sqlenrich.runner.next_commands import next_commands
 from sqlenrich.runner.notebook import default_observer
 from sqlenrich.runner.options import RunOptions, batch_policy, names_of
@@ -30,7 +30,7 @@ from sqlenrich.runner.report import Report
 from sqlenrich.runner.session import Session, backend_of, choice_of
 from sqlenrich.runner.setup import set_up
 from sqlenrich.runner.source import key_warning
-from sqlenrich.runner.telemetry import metered, span
+from sqlenrich.runner.telemetry import metered
 from sqlenrich.spec.enrichment import Enrichment
 from sqlenrich.spec.run_settings import AnyModel, Caps
 from sqlenrich.spec.settings import Config
@@ -168,11 +168,9 @@ def run_one(
         classifier=classifier,
     )
     backend.watch(session.observer.note)
-    with (
-        span("run", session.name, engine=backend.engine.name, model=choice.resolved.name) as recorded,
-        lineage(session.enrichment, backend, setup.source, session.run_id, session.observer.note) as told,
-        backend,
-    ):
+    observed, model = session.observer.note, choice.resolved.name
+    telling = told("run", session.enrichment, backend, setup.source, session.run_id, observed, model=model)
+    with telling as end, backend:
         file = None if tables else backend.file_name(session.enrichment)
         if not options.get("replace"):
             check_file(backend, session.name, file)
@@ -198,10 +196,7 @@ def run_one(
             incremental=bool(options.get("incremental")),
             partial=bool(options.get("publish_partial")),
         )
-        if recorded is not None:
-            recorded.end(report)
-        if told is not None:
-            told.end(report)
+        end(report)
     if second is None or report.stopped or (report.pending and classifier is None):
         return report
     return Cascading(session, snapshot, second, setup.caps).run(report)
