@@ -129,6 +129,7 @@ class Handler(BaseHTTPRequestHandler):
             self.server.service.once.set(json.loads(body)["kinds"])
             self._send(200, {})
         elif path == "/clear":
+            self.server.service.statements.end_all()
             self.server.model.log.clear()
             self.server.service.once.set(())
             self.server.set({})

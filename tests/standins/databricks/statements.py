@@ -22,6 +22,7 @@ Types = list[tuple[str, str]]
 AS_THEY_ARE = ("boolean", "tinyint", "smallint", "int", "bigint", "float", "double", "binary", "string")
 """Spark types whose values are those of the wire; all others travel as text."""
 CANCEL_EVERY_S = 0.05
+ENDED_WITHIN_S = 20.0
 _SETTINGS = {
     "spark.sql.execution.arrow.maxRecordsPerBatch": "5",
     "spark.sql.adaptive.enabled": "false",  # with it each shuffle is a job, and each plan is told several times
@@ -124,6 +125,16 @@ class Statements:
         if not statement.ended.is_set() and not statement.cancelled:
             statement.cancelled = True
             threading.Thread(target=until_it_ends, daemon=True).start()
+
+    def end_all(self) -> None:
+        """Cancel what runs and wait for its end: a test must not see the calls of the one before."""
+        with self._lock:
+            running = [one for one in self._all.values() if not one.ended.is_set()]
+        for one in running:
+            self.cancel(one)
+        until = time.monotonic() + ENDED_WITHIN_S
+        for one in running:
+            one.ended.wait(max(0.0, until - time.monotonic()))
 
     def close_session(self, session: str) -> None:
         """Cancel what runs in a session, as a closed session does."""
