@@ -482,7 +482,10 @@ class Lives:
                 continue
             expected = expected_of(row, prompt)
             found = good[key][:2] if key in good else bad.get(key)
-            failed = delivered.failed.get(prompt, 0) + (0 if self.vendor is None else self.vendor.failed(prompt))
+            # A refused row of a cascade may have the failure of either model.
+            asked = {prompt} if key in good else {prompt, named(prompt, SECOND)}
+            failed = sum(delivered.failed.get(one, 0) for one in asked)
+            failed += 0 if self.vendor is None else self.vendor.failed(prompt)
             given_up = failed > 0 and (attempts[key] >= MOST_ATTEMPTS or failed >= MOST_TIMEOUTS)
             if found != expected and not (found == "CALL_ERROR" and given_up):
                 raise BrokenError(f"row {key}: {found}, not {expected}")
