@@ -29,7 +29,17 @@ from zipfile import ZipFile
 
 ROOT = Path(__file__).resolve().parents[1]
 OUT = ROOT / "build" / "release"
-TOOLS = ("build", "check-wheel-contents", "cyclonedx-bom", "nh3", "pip-licenses", "readme-renderer[md]", "twine", "uv")
+TOOLS = (
+    "build",
+    "check-wheel-contents",
+    "cyclonedx-bom",
+    "nh3",
+    "pip-licenses",
+    "readme-renderer[md]",
+    "twine",
+    "uv",
+    "zizmor",
+)
 PYTHONS = ("3.11", "3.12", "3.13", "3.14")
 LICENCES = re.compile(r"Apache|MIT|BSD|PSF|Python Software Foundation|MPL|Mozilla|ISC|Zope|CNRI|0BSD|Unlicense")
 """The licences of a dependency that a user may have without a further thought."""
@@ -62,7 +72,6 @@ def main() -> None:
     if given.tag:
         check_tag(given.tag, version)
     say("workflows")
-    run(bin / "python", "-m", "pip", "install", "--quiet", "zizmor")
     run(bin / "zizmor", "--offline", "--quiet", ".github")
     if (actionlint := shutil.which("actionlint")) is not None:
         run(actionlint)
@@ -83,7 +92,7 @@ def main() -> None:
 def tools() -> Path:
     """Return the programs of an environment that has the tools."""
     folder = ROOT / ".cache" / "release"
-    if not (folder / "bin" / "uv").exists():
+    if not (folder / "bin" / "zizmor").exists():
         run(sys.executable, "-m", "venv", folder)
         run(folder / "bin" / "python", "-m", "pip", "install", "--quiet", *TOOLS)
     return folder / "bin"

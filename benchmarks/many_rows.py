@@ -26,23 +26,11 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 
 import duckdb
-from local import show
+from local import PROMPT, show
 from memory import resident
 
 import sqlenrich as se
 
-PROMPT = """---
-key: [id]
-output:
-  type: object
-  properties:
-    label: {type: string, enum: [complaint, question, praise, other]}
-    urgency: {type: integer, minimum: 1, maximum: 5}
-  required: [label, urgency]
-  additionalProperties: false
----
-Classify the review of a customer: {{ body }}
-"""
 CHILD = """
 import sys
 import sqlenrich as se

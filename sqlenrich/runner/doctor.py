@@ -116,7 +116,7 @@ def _versions() -> Iterator[Fact]:
     yield Fact(topic, "sqlenrich", __version__)
     yield Fact(topic, "python", f"{platform.python_version()} ({platform.python_implementation()}, {sys.executable})")
     yield Fact(topic, "system", platform.platform())
-    for name in sorted(_required(lambda extra: extra is None)):
+    for name in sorted(_required()):
         version = _version(name)
         missing = "" if version else f"it is not installed: pip install --upgrade sqlenrich=={__version__}"
         yield Fact(topic, name, version or "missing", missing)
@@ -135,13 +135,10 @@ def _extras() -> Iterator[Fact]:
         yield Fact("extras", extra, "; ".join(filter(None, (told or "not installed", missing))))
 
 
-def _required(wanted: Any) -> list[str]:
-    found = []
-    for line in importlib.metadata.requires("sqlenrich") or ():
-        extra = _REQUIREMENT.match(line)
-        if wanted(None if extra is None else extra[2]) and "sys_platform" not in line:
-            found.append(re.split(r"[^A-Za-z0-9._-]", line, maxsplit=1)[0])
-    return found
+def _required() -> list[str]:
+    """Return the packages that every installation has."""
+    lines = (line for line in importlib.metadata.requires("sqlenrich") or () if ";" not in line)
+    return [re.split(r"[^A-Za-z0-9._-]", line, maxsplit=1)[0] for line in lines]
 
 
 def _version(name: str) -> str | None:

@@ -170,36 +170,37 @@ def run_one(
     backend.watch(session.observer.note)
     observed, model = session.observer.note, choice.resolved.name
     telling = told("run", session.enrichment, backend, setup.source, session.run_id, observed, model=model)
-    with telling as end, backend:
-        file = None if tables else backend.file_name(session.enrichment)
-        if not options.get("replace"):
-            check_file(backend, session.name, file)
-            check_names_of_runs(backend, session.name)
-        plan = session.compile(setup.source, setup.responses)
-        snapshot = Snapshot(
-            digest=snapshot_digest(session.enrichment, backend.engine.name, choice.own),
-            model=choice.resolved.name,
-            asked_for=setup.wanted.name,
-            mock=setup.wanted.mock is not None,
-            key=None if (key := options.get("key")) is None else names_of(key),
-            columns=options.get("columns"),
-            where=options.get("where"),
-            responses=setup.responses,
-            in_sql=choice.asks_in_sql,
-            file=file,
-            keep=session.enrichment.keep,
-        )
-        report = _run(
-            session,
-            plan,
-            snapshot,
-            incremental=bool(options.get("incremental")),
-            partial=bool(options.get("publish_partial")),
-        )
+    with telling as end:
+        with backend:
+            file = None if tables else backend.file_name(session.enrichment)
+            if not options.get("replace"):
+                check_file(backend, session.name, file)
+                check_names_of_runs(backend, session.name)
+            plan = session.compile(setup.source, setup.responses)
+            snapshot = Snapshot(
+                digest=snapshot_digest(session.enrichment, backend.engine.name, choice.own),
+                model=choice.resolved.name,
+                asked_for=setup.wanted.name,
+                mock=setup.wanted.mock is not None,
+                key=None if (key := options.get("key")) is None else names_of(key),
+                columns=options.get("columns"),
+                where=options.get("where"),
+                responses=setup.responses,
+                in_sql=choice.asks_in_sql,
+                file=file,
+                keep=session.enrichment.keep,
+            )
+            report = _run(
+                session,
+                plan,
+                snapshot,
+                incremental=bool(options.get("incremental")),
+                partial=bool(options.get("publish_partial")),
+            )
+        if second is not None and not report.stopped and (classifier is not None or not report.pending):
+            report = Cascading(session, snapshot, second, setup.caps).run(report)
         end(report)
-    if second is None or report.stopped or (report.pending and classifier is None):
         return report
-    return Cascading(session, snapshot, second, setup.caps).run(report)
 
 
 def store_answers(

@@ -58,9 +58,10 @@ def span(verb: str, name: str, **attributes: str | int) -> Iterator[RunSpan | No
     outermost = not trace.get_current_span().get_span_context().is_valid
     given = {f"sqlenrich.{key}": value for key, value in attributes.items()}
     given["sqlenrich.enrichment"] = name
-    quiet: Any = {"record_exception": False, "set_status_on_exception": False}  # a message may quote a row
+    # The message of an exception may quote a row; the span ends here, before it is sent.
+    own_way: Any = dict.fromkeys(("record_exception", "set_status_on_exception", "end_on_exit"), False)
     tracer = trace.get_tracer(SCOPE, __version__)
-    with tracer.start_as_current_span(f"{verb} {name}", attributes=given, **quiet) as current:
+    with tracer.start_as_current_span(f"{verb} {name}", attributes=given, **own_way) as current:
         try:
             yield RunSpan(current)
         except BaseException as error:

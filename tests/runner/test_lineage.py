@@ -57,6 +57,21 @@ def test_a_run_tells_its_source_its_tables_and_its_columns(tmp_path: Path) -> No
         assert hidden.encode() not in sent
 
 
+def test_a_cascade_is_one_run_with_the_calls_of_both_models(tmp_path: Path) -> None:
+    cascade = "key: [id]\nmodel: m\ncascade: {ask: large, score: urgency, equal: [label], target: 0.7, sample: 12}\n"
+    prompt = write_prompt(tmp_path, cascade)
+    data = write_csv(tmp_path / "in.csv", [(n, f"text {n}") for n in range(20)])
+    content = '{"label": "a", "urgency": 1}'
+    with collector() as (url, got), ScriptedEndpoint(content=content, models=("m", "large")) as endpoint:
+        given = ("--input", data, "--output", tmp_path / "out.duckdb", "--endpoint", endpoint.url, "--yes")
+        done = sqlenrich("run", prompt, *given, OPENLINEAGE_URL=url)
+        asked = [json.loads(seen.body)["model"] for seen in endpoint.asked]
+    assert done.returncode == 0, done.stderr
+    start, end = events(got)
+    assert (start["eventType"], end["eventType"], set(asked)) == ("START", "COMPLETE", {"m", "large"})
+    assert end["run"]["facets"]["sqlenrich"]["calls"] == len(asked)
+
+
 @pytest.mark.parametrize(
     ("options", "states", "status"),
     [

@@ -104,7 +104,7 @@ class VendorSide:
             for one in self.batches.values()
             if one.cancelled_at is None
             for id, fate in one.fates.items()
-            if fate in ("answered", "twice")
+            if fate in ("answered", "twice", "foreign")
         ]
 
     def failed(self, prompt: str) -> int:
