@@ -17,6 +17,7 @@ from typing import Any
 import pytest
 
 import sqlenrich as se
+from sqlenrich.ask.batch_creation import CreationPolicy
 from sqlenrich.spark.session import settings
 from sqlenrich.store.batches import BATCHES
 from tests.support.batch_driver import MOMENTS, QUICK
@@ -96,18 +97,32 @@ def test_one_live_request_goes_ahead(tmp_path: Path, fake: FakeVendors) -> None:
     assert (report.enriched, report.calls, len(fake.asked), len(fake.billed)) == (ROWS, REQUESTS, 1, REQUESTS - 1)
 
 
-@pytest.mark.parametrize(
-    ("api", "moment"),
-    [*(("openai", moment) for moment in MOMENTS), ("anthropic", "created"), ("anthropic", "uploaded")],
-)
-def test_a_run_that_is_killed_pays_nothing_twice(tmp_path: Path, fake: FakeVendors, api: str, moment: str) -> None:
-    prompt, data, output = made(tmp_path)
-    model = endpoint(fake, api)
-    given = {"prompt": prompt, "input": data, "output": output, "url": model.url, "api": api, "moment": moment}
-    command = [sys.executable, "-m", "tests.support.batch_driver", json.dumps({**given, "requests": 20}, default=str)]
+def run_killed(folder: Path, model: se.Endpoint, moment: str, hours_ahead: float = 0.0) -> None:
+    """Run in a process that ends after a moment; its clock may be ahead of the vendor's."""
+    prompt, data, output = made(folder)
+    given = {"prompt": prompt, "input": data, "output": output, "url": model.url, "api": model.api, "requests": 20}
+    given |= {"moment": moment, "hours_ahead": hours_ahead}
+    command = [sys.executable, "-m", "tests.support.batch_driver", json.dumps(given, default=str)]
     killed = subprocess.run(command, capture_output=True, text=True, check=False)
     assert killed.returncode == -signal.SIGKILL, killed.stderr
-    whole(tmp_path, fake, run(tmp_path, model))
+
+
+@pytest.mark.parametrize(
+    ("api", "moment", "hours_ahead"),
+    [
+        *(("openai", moment, 0.0) for moment in MOMENTS),
+        ("anthropic", "created", 0.0),
+        ("anthropic", "uploaded", 0.0),
+        ("anthropic", "created", 25.0),
+    ],
+)
+def test_a_run_that_is_killed_pays_nothing_twice(
+    tmp_path: Path, fake: FakeVendors, api: str, moment: str, hours_ahead: float
+) -> None:
+    run_killed(tmp_path, endpoint(fake, api), moment, hours_ahead)
+    report = run(tmp_path, endpoint(fake, api))
+    fake.end()  # a batch that the run took for lost is billed too
+    whole(tmp_path, fake, report)
 
 
 @pytest.mark.parametrize(
@@ -251,6 +266,24 @@ def test_a_stop_leaves_batches_to_the_vendor(tmp_path: Path, fake: FakeVendors) 
     assert (stopped.exit_status, stopped.pending, len(fake.batches)) == (4, REQUESTS, 1)
     assert "1 batch open at the vendor" in stopped.to_text()
     fake.end()
+    whole(tmp_path, fake, run(tmp_path, endpoint(fake)))
+
+
+def test_a_stop_is_heard_while_batches_of_an_earlier_run_are_looked_for(tmp_path: Path, fake: FakeVendors) -> None:
+    from sqlenrich.ask.observer import Stopper
+
+    run_killed(tmp_path, endpoint(fake), "upload noted")
+    stopper, listed = Stopper(), fake.calls["list"]
+
+    def stop_once_looked() -> None:
+        while fake.calls["list"] == listed:
+            time.sleep(0.02)
+        stopper.stop()
+
+    threading.Thread(target=stop_once_looked, daemon=True).start()
+    patient = replace(QUICK, creation=CreationPolicy(looks_s=(0.0, 600.0)))
+    stopped = run(tmp_path, endpoint(fake, probe=True), stopper=stopper, batch=patient)
+    assert (stopped.exit_status, stopped.calls, fake.asked, len(fake.batches)) == (4, 0, [], 0)
     whole(tmp_path, fake, run(tmp_path, endpoint(fake)))
 
 

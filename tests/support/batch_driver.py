@@ -7,11 +7,13 @@ import os
 import signal
 import sys
 from collections.abc import Callable
+from datetime import datetime, timedelta
 from typing import Any
 
 import sqlenrich as se
 from sqlenrich.ask.batch import BatchAsker, BatchPolicy
 from sqlenrich.ask.batch_creation import CreationPolicy
+from sqlenrich.core.runtime import Runtime, running_in
 from sqlenrich.llm.batch.anthropic_vendor import AnthropicVendor
 from sqlenrich.llm.batch.openai_vendor import OpenAIVendor
 from sqlenrich.store.batches import BatchLedger
@@ -53,17 +55,25 @@ MOMENTS: dict[str, Callable[[], None]] = {
 """After what the process ends."""
 
 
+class Ahead(Runtime):
+    """A machine whose clock is ahead of the vendor's."""
+
+    def __init__(self, hours: float) -> None:
+        self.ahead = timedelta(hours=hours)
+
+    def now(self) -> datetime:
+        """Return a time that has not come yet."""
+        return super().now() + self.ahead
+
+
 def main() -> None:
     """Run once."""
     given = json.loads(sys.argv[1])
     MOMENTS[given["moment"]]()
-    se.run(
-        given["prompt"],
-        input=given["input"],
-        output=given["output"],
-        model=se.Endpoint(given["url"], api=given["api"], model="mock", probe=False, batch_requests=given["requests"]),
-        batch=QUICK,
-    )
+    url, api = given["url"], given["api"]
+    model = se.Endpoint(url, api=api, model="mock", probe=False, batch_requests=given["requests"])
+    with running_in(Ahead(given["hours_ahead"])):
+        se.run(given["prompt"], input=given["input"], output=given["output"], model=model, batch=QUICK)
 
 
 if __name__ == "__main__":
