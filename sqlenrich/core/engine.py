@@ -103,14 +103,19 @@ class Scripting:
     """The engine's own scripting: the loop in which a script asks a part of the pending requests at a time."""
 
     block: str
-    """The loop as a text with places for statements: ``{read}`` reads stored answers, ``{pending}`` makes the pending
-    relation, ``{first}`` gives the last of the first few hashes, ``{problem}`` why all of these failed or NULL,
-    ``{unlock}`` lets others ask, ``{stopped}`` is a text for the error, ``{last}`` the last part's number, ``{ask}``
-    asks a part. Its variables are ``part`` and ``first_hash``."""
+    """The loop as a text with places for statements: ``{read}`` reads stored answers, ``{unread}`` finds one to be
+    read, ``{pending}`` makes the pending relation, ``{first}`` gives the last of the first few hashes, ``{problem}``
+    why all of these failed or NULL, ``{unlock}`` lets others ask, ``{stopped}`` is a text for the error, ``{parts}``
+    the number of parts, ``{bound}`` the last hash of a part, ``{ask}`` asks a part. Its variables are ``part`` and
+    ``first_hash``, and of a part ``after`` and ``upto``, the hashes around it."""
     variable: Callable[[str], Sql]
     """A variable of the block inside of a statement."""
-    share: Callable[[Sql, int], Sql]
-    """``(request_hash, n)``: a number from 0 to n - 1, always the same for a hash."""
+    bound: Callable[[int | None], str]
+    """``(n)``: a text of hexadecimal digits after which no hash of the part ``part`` of n follows: equal ranges."""
+    most_requests: int | None = None
+    """The requests that a statement may ask: a script that is told no number of parts makes so many. None: any."""
+    since: Callable[[], Sql] | None = None
+    """The variable of the time since when answers may be unread, where one keeps a statement from older rows."""
     finished: Callable[[str], str] = lambda block: block
     """``(block)``: the statement that runs the block."""
 

@@ -23,7 +23,7 @@ from sqlenrich.plan.references import References
 from sqlenrich.plan.request import ResolvedModel
 from sqlenrich.plan.scores_query import scores_query
 from sqlenrich.renderer.functions import function_statements, needed_functions, with_repeated_functions
-from sqlenrich.renderer.script_loop import can_loop, loop_statements
+from sqlenrich.renderer.script_loop import can_loop, first_reading, loop_statements
 from sqlenrich.renderer.statements import (
     JUDGED,
     Statement,
@@ -133,9 +133,10 @@ def render(
         return reread_script(plan, enrichment)
     second = _second_part(enrichment, engine, relations, config, options, functions)
     if in_parts or (preflight and can_loop(plan)):
-        plan = with_repeated_functions(plan, plan.steps)
+        printed = [*plan.steps, first_reading(plan)]
+        plan = with_repeated_functions(plan, printed)
         notes = RUN_NOTES
-        statements = [*_functions(plan, plan.steps), *loop_statements(plan, chunks, max_requests)]
+        statements = [*_functions(plan, printed), *loop_statements(plan, chunks, max_requests)]
         statements += quality_statements(plan) if quality else []
         return _text(header(plan, enrichment, notes), statements) + second
     return script(plan, enrichment, quality=quality) + second

@@ -10,7 +10,7 @@ from sqlglot import exp
 from sqlenrich.core.engine import Engine, Scripting
 from sqlenrich.core.errors import UnsupportedError
 from sqlenrich.core.printer import print_sql
-from sqlenrich.core.sql import Sql, case, concat, func, literal
+from sqlenrich.core.sql import case, concat, func, literal
 from sqlenrich.engines import get_engine
 from sqlenrich.plan.checked_step import UNREAD_SHOWN, UNREADABLE
 from sqlenrich.plan.plan import Plan, Step
@@ -19,11 +19,14 @@ from sqlenrich.plan.relations import Symbol, symbol
 from sqlenrich.renderer.statements import (
     JUDGED,
     Statement,
-    create_table_as,
+    create_pending,
     insert_into,
+    of_prompts,
     read_answers,
+    reading_relations,
     responses_table,
     table_statements,
+    unread_answers,
 )
 from sqlenrich.renderer.tables import clean_up, drop_table, guards
 
@@ -57,16 +60,21 @@ def loop_statements(plan: Plan, chunks: int | None = None, max_requests: int | N
         *([lock(plan, engine)] if locked else ()),  # before a table is made anew that another run reads
         *table_statements(engine, plan.step("prompts")),
         responses_table(engine, plan.responses),
-        Statement(_title(chunks or 1), loop(plan, engine, engine.scripting, chunks or 1, max_requests, locked=locked)),
+        Statement(
+            _title(chunks, engine.scripting.most_requests),
+            loop(plan, engine, engine.scripting, chunks, max_requests, locked=locked),
+        ),
         *([Statement("lock: nothing more is asked", unlock(plan, engine))] if locked else ()),
         *(one for name in JUDGED for one in table_statements(engine, plan.step(name))),
         *clean_up(plan),
     ]
 
 
-def _title(chunks: int) -> str:
+def _title(chunks: int | None, most: int | None) -> str:
     then = "and if one of them succeeds all others (part 1)"
-    if chunks > 1:
+    if chunks is None and most is not None:
+        then = f"then the others in parts of about {most:,}, each stored before the next"
+    elif chunks is not None and chunks > 1:
         then = f"then the others in {chunks} parts, each stored before the next"
     return f"responses: {PREFLIGHT} requests first (part 0), {then}"
 
@@ -84,23 +92,36 @@ def unlock(plan: Plan, engine: Engine) -> str:
 
 
 def loop(
-    plan: Plan, engine: Engine, scripting: Scripting, chunks: int, max_requests: int | None, *, locked: bool
+    plan: Plan, engine: Engine, scripting: Scripting, chunks: int | None, max_requests: int | None, *, locked: bool
 ) -> str:
-    """Return the statement that reads, asks a part and reads again, until each pending request was asked once."""
+    """Return the statement that asks a part after the other, until each pending request was asked once.
+
+    What is stored is read before the first part and after the last.
+    """
     call = plan.responses
     assert call.pending is not None
-    pending: exp.Query = call.pending
+    if scripting.most_requests is None and chunks is None:
+        chunks = 1
+    pending: exp.Select = call.pending
     if max_requests is not None:
         pending = exp.select("*").from_(pending.subquery("pending")).order_by("request_hash").limit(max_requests)
+    number = str(chunks)
+    if chunks is None:
+        number = print_sql(engine, call.relations.bound(parts(scripting)).subquery())
+    own = [of_prompts(engine, call)]
+    if scripting.since is not None:
+        own.append(exp.GTE(this=exp.column("asked_at"), expression=scripting.since()))
     places = {
-        "read": f"-- {READ}\n{read_answers(engine, call)};" if engine.updates else "",
-        "pending": f"-- {PENDING}\n" + ";\n".join(create_table_as(engine, call, "pending", pending)),
+        "unread": call.relations.sql(unread_answers(engine, call, own)) if engine.updates else "",
+        "read": f"-- {READ}\n{read_answers(engine, call, among=own)};" if engine.updates else "",
+        "pending": f"-- {PENDING}\n" + ";\n".join(create_pending(engine, call, pending)),
         "first": print_sql(engine, call.relations.bound(first_hash(engine))),
-        "problem": f"-- {PROBLEM}\n{call.relations.sql(problem(engine, scripting))}",
+        "problem": f"-- {PROBLEM}\n{reading_relations(engine, call).sql(problem(engine, scripting, call))}",
         "unlock": unlock(plan, engine) + ";" if locked else "",
         "stopped": print_sql(engine, literal(STOPPED)),
-        "last": str(chunks),
-        "ask": f"-- {ASK}\n{insert_into(engine, part_of(call, scripting, chunks))}",
+        "parts": number,
+        "bound": scripting.bound(chunks),
+        "ask": f"-- {ASK}\n{insert_into(engine, part_of(call, scripting))}",
     }
     # A line break inside of a text or a name must stay as it is.
     named = (exp.Literal, exp.Identifier, exp.Var)
@@ -121,12 +142,29 @@ def first_hash(engine: Engine) -> exp.Select:
     return exp.select(exp.Max(this=exp.column("request_hash"))).from_(few.subquery("few"))
 
 
-def problem(engine: Engine, scripting: Scripting) -> exp.Select:
+def first_reading(plan: Plan) -> Step:
+    """Return a step that reads of an answer what the first requests are judged by: it is printed once more."""
+    call = plan.responses
+    read = {} if call.reading is None else {name: call.reading[name] for name in ("call_error", "response")}
+    return replace(call, query=exp.select("1"), reading=read)
+
+
+def parts(scripting: Scripting) -> exp.Select:
+    """The number of parts of the pending requests, each of about so many as a statement may ask."""
+    size = exp.Div(this=exp.Count(this=exp.Star()), expression=literal(scripting.most_requests))
+    whole = exp.Cast(this=func("CEIL", size), to=exp.DataType.build("BIGINT"))
+    return exp.select(whole).from_(symbol("pending"))
+
+
+def problem(engine: Engine, scripting: Scripting, call: Step) -> exp.Select:
     """Why all requests of the first part failed: the message of one, or the answer that can't be read; else NULL.
 
-    NULL as well where no other request is left to ask: then the failures are rows of the quarantine.
+    NULL as well where no other request is left to ask: then the failures are rows of the quarantine. Where an UPDATE
+    reads answers, these are not read yet.
     """
     error, response, raw = (exp.column(name, "r") for name in ("call_error", "response", "raw"))
+    if engine.updates and call.reading is not None:
+        error, response = (call.reading[name].copy() for name in ("call_error", "response"))
     nothing = exp.Is(this=response, expression=exp.Null())
     begins = engine.text.substr(raw, literal(1), literal(UNREAD_SHOWN))
     unread = case((nothing, concat(literal(f"UNREADABLE {UNREADABLE}"), begins)))
@@ -135,28 +173,25 @@ def problem(engine: Engine, scripting: Scripting) -> exp.Select:
         exp.EQ(this=exp.column(name, "r"), expression=exp.column(name, "p")) for name in ("request_hash", "attempt")
     ]
     first = scripting.variable("first_hash")
-    within = exp.LTE(this=exp.column("request_hash", "p"), expression=first)
+    within = [exp.LTE(this=exp.column("request_hash", table), expression=first.copy()) for table in ("p", "r")]
     later = exp.GT(this=exp.column("request_hash", "o"), expression=first.copy())
     others = exp.Exists(this=exp.select(literal(1)).from_(symbol("pending", "o")).where(later))
     asked = exp.select(exp.alias_(failure, "failure")).from_(symbol("responses", "r"))
-    asked = asked.join(symbol("pending", "p"), on=exp.and_(*same)).where(within, others)
+    asked = asked.join(symbol("pending", "p"), on=exp.and_(*same)).where(*within, others)
     failed = exp.Count(this=exp.column("failure"))
     every = exp.EQ(this=exp.Count(this=exp.Star()), expression=failed)
     shown = case((every, exp.Max(this=exp.column("failure"))))
     return exp.select(shown).from_(asked.subquery("asked"))
 
 
-def part_of(call: Step, scripting: Scripting, chunks: int) -> Step:
-    """Return the step that asks one part of the pending requests."""
+def part_of(call: Step, scripting: Scripting) -> Step:
+    """Return the step that asks one part of the pending requests: a range of hashes, so that no other is read."""
     query = call.query.copy()
     (pending,) = [found for found in query.find_all(Symbol) if found.name == "pending"]
     hash_ = exp.column("request_hash")
-    rest: Sql = literal(1)
-    if chunks > 1:
-        rest = exp.Add(this=scripting.share(hash_.copy(), chunks), expression=literal(1))
-    first = exp.LTE(this=hash_, expression=scripting.variable("first_hash"))
-    part = exp.EQ(this=case((first, literal(0)), default=rest), expression=scripting.variable("part"))
+    begins = exp.GT(this=hash_, expression=scripting.variable("after"))
+    ends = exp.LTE(this=hash_.copy(), expression=scripting.variable("upto"))
     select = pending.find_ancestor(exp.Select)
     assert isinstance(select, exp.Select)
-    select.where(part, copy=False)
+    select.where(begins, ends, copy=False)
     return replace(call, query=query)

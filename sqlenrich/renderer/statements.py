@@ -20,6 +20,7 @@ from sqlenrich.plan.compile import RetryCall
 from sqlenrich.plan.evaluations import EVALUATIONS
 from sqlenrich.plan.plan import Plan, Step
 from sqlenrich.plan.profiles import PROFILES
+from sqlenrich.plan.relations import Relations
 
 TITLES = {
     "prompts": "one row per source row, its prompt and the hash of its request",
@@ -157,12 +158,9 @@ def read_answers(engine: Engine, step: Step, *, all_rows: bool = False, among: S
     if among is not None:
         conditions += among
     elif not all_rows:
-        hashes = exp.select(column(engine, "request_hash")).from_(step.relations.table("prompts"))
-        conditions.append(exp.In(this=column(engine, "request_hash"), query=hashes.subquery()))
+        conditions.append(of_prompts(engine, step))
     where = print_sql(engine, exp.Where(this=exp.and_(*conditions))).lstrip()
-    relations = step.relations
-    if engine.functions is not None and not engine.functions.in_update:
-        relations = replace(relations, functions="inline")
+    relations = reading_relations(engine, step)
     # sqlglot would print all values of an UPDATE in one line.
     values = [
         f"{print_sql(engine, identifier(engine, name))} = {relations.sql(value)}"
@@ -170,6 +168,31 @@ def read_answers(engine: Engine, step: Step, *, all_rows: bool = False, among: S
     ]
     listed = textwrap.indent(",\n".join(values), "  ")  # no text in a reading has a line break
     return f"UPDATE {step.relation} SET\n{listed}\n{where}"
+
+
+def reading_relations(engine: Engine, step: Step) -> Relations:
+    """Return the relations by which a reading is printed: without functions where an UPDATE takes none."""
+    inline = engine.functions is not None and not engine.functions.in_update
+    return replace(step.relations, functions="inline") if inline else step.relations
+
+
+def of_prompts(engine: Engine, step: Step) -> Sql:
+    """Return the condition that a stored answer is one to this run's prompts."""
+    hashes = exp.select(column(engine, "request_hash")).from_(step.relations.table("prompts"))
+    return exp.In(this=column(engine, "request_hash"), query=hashes.subquery())
+
+
+def unread_answers(engine: Engine, step: Step, among: Sequence[Sql]) -> exp.Select:
+    """Return a query that gives a row for each stored answer that :func:`read_answers` reads; it reads no answer.
+
+    A client stores no ``read_by``, and ``retryable`` always.
+    """
+    assert step.reading is not None
+    read_by, retryable = column(engine, "read_by"), column(engine, "retryable")
+    never = exp.and_(*(exp.Is(this=one, expression=exp.Null()) for one in (read_by, retryable)))
+    otherwise = exp.NEQ(this=read_by.copy(), expression=step.reading["read_by"].copy())
+    found = exp.select(literal(1)).from_(step.relations.table(step.name))
+    return found.where(exp.or_(never, otherwise), *(one.copy() for one in among), copy=False)
 
 
 def create_table_as(engine: Engine, step: Step, role: str, query: Sql, *, pretty: bool = True) -> list[str]:

@@ -285,10 +285,6 @@ def pending_with_bytes(engine: Engine, pending: exp.Query) -> exp.Select:
     return select("*", length).from_(pending.subquery("pending"))
 
 
-AFTER_ALL = "g"
-"""A text that follows all hashes."""
-
-
 def page(call: Step, after: str | None, count: int) -> exp.Select:
     """The next pending requests in the order of their hashes."""
     found = _requests(call).order_by("request_hash").limit(count)

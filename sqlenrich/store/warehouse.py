@@ -9,6 +9,7 @@ from typing import Any, NamedTuple, Self
 
 from sqlglot import exp
 
+from sqlenrich.core.bounds import AFTER_ALL
 from sqlenrich.core.errors import ConfigError, RunError
 from sqlenrich.core.lease import LeaseLostError, LeasePolicy, wait_for
 from sqlenrich.core.names import identifier
@@ -336,7 +337,7 @@ class WarehouseBackend(Backend):
             self.connection.execute(read_answers(self.engine, call))
             self._reading = call, RangedReading(self.engine, call, self._since(), self.lease.run_id)
         else:
-            after, upto = ("", queries.AFTER_ALL) if part is None else (part.after, part.upto)
+            after, upto = ("", AFTER_ALL) if part is None else (part.after, part.upto)
             self.connection.execute(self._reading[1].between(after, upto))
 
     def _since(self) -> queries.Since:

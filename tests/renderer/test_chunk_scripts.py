@@ -73,6 +73,19 @@ def test_an_interrupted_script_goes_on_without_paying_again(engine: str) -> None
     assert sorted(prompt for _, prompt, _ in asked.log) == BODIES
 
 
+def test_bigquery_asks_in_parts_that_a_job_can_end() -> None:
+    """A job ends after six hours, so that no statement asks all of many requests."""
+    sql = script("bigquery")
+    assert "CEIL(COUNT(*) / 500000)" in sql
+    asked = Interrupted(6)
+    with warehouse("bigquery", COLUMNS, ROWS, asked) as run:
+        with pytest.raises(Exception, match="interrupted"):
+            run(sql.replace("COUNT(*) / 500000", "COUNT(*) / 1"))
+        assert len(asked.log) == 6
+        assert by_body(run(sql)) == dict.fromkeys(BODIES, (None, 1))
+    assert sorted(prompt for _, prompt, _ in asked.log) == BODIES
+
+
 @each_caller
 @pytest.mark.parametrize("options", [{}, {"chunks": 2}])
 def test_a_preflight_that_fails_stops_the_script_and_shows_why(engine: str, options: dict[str, Any]) -> None:

@@ -93,6 +93,7 @@ ENGINE = replace(
     scripting=scripting(
         "SET stopped = MAP(\n  'errorMessage', CONCAT({stopped}, problem)\n);\n" + f"{SIGNAL.value} = stopped;",
         "stopped MAP<STRING, STRING>",
+        updates=True,
     ),
     json=replace(SPARK.json, parse=parse_by_grammar, slow_trim=False),
     create_table_as=replace_table,

@@ -145,10 +145,19 @@ def _columns(facts: AnswerFacts, json: StoredJson, raw: Sql, embedding: Embeddin
         lambda error: func("COALESCE", json.matches(func("LOWER", error), retryable()), literal(False)),
         "a later attempt may succeed",
     )
+    response_of = SharedFunction(
+        "response",
+        {"raw": STRING},
+        STRING,
+        lambda raw: _response(
+            facts, json, raw, error_of(raw), finish_of(raw) if facts.finish_reason else None, embedding
+        ),
+        "the model's text; empty where it gave none",
+    )
     error = error_of(raw)
     finish = finish_of(raw) if facts.finish_reason else None
     columns: dict[str, Sql] = {
-        "response": _response(facts, json, raw, error, finish, embedding),
+        "response": response_of(raw),
         "call_error": error,
         "retryable": is_retryable(error),
     }

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from sqlglot import exp
 
+from sqlenrich.core.bounds import bound_of_part
 from sqlenrich.core.engine import Scripting
-from sqlenrich.core.sql import func, literal
 
 
 def finished(block: str) -> str:
@@ -17,17 +17,25 @@ SCRIPTING = Scripting(
     block="""\
 DECLARE
   part INTEGER DEFAULT 0;
+  after VARCHAR DEFAULT '';
+  upto VARCHAR;
   first_hash VARCHAR;
   problem VARCHAR;
 BEGIN
   LOOP
-    {read}
+    IF (part = 0 OR part > {parts}) THEN
+      {read}
+    END IF;
     IF (part = 0) THEN
       {pending};
       first_hash := (
         {first}
       );
-    ELSEIF (part = 1) THEN
+      upto := first_hash;
+    ELSE
+      upto := GREATEST(first_hash, {bound});
+    END IF;
+    IF (part = 1) THEN
       problem := (
         {problem}
       );
@@ -38,14 +46,15 @@ BEGIN
         SELECT CAST(CONCAT({stopped}, :problem) AS INTEGER);
       END IF;
     END IF;
-    IF (first_hash IS NULL OR part > {last}) THEN
+    IF (first_hash IS NULL OR part > {parts}) THEN
       BREAK;
     END IF;
     {ask};
     part := part + 1;
+    after := upto;
   END LOOP;
 END""",
     variable=lambda name: exp.Placeholder(this=name),
-    share=lambda hash_, n: func("MOD", func("ABS", func("HASH", hash_)), literal(n)),
+    bound=bound_of_part,
     finished=finished,
 )

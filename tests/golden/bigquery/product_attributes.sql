@@ -22,6 +22,22 @@ CREATE OR REPLACE TEMP FUNCTION sqlenrich_finish(raw STRING) RETURNS STRING AS (
     JSON_VALUE(raw, '$.full_response.prompt_feedback.block_reason')
   )
 );
+CREATE OR REPLACE TEMP FUNCTION sqlenrich_response(raw STRING) RETURNS STRING AS (
+  -- the model's text; empty where it gave none
+  COALESCE(
+    JSON_VALUE(raw, '$.result'),
+    CASE
+      WHEN sqlenrich_error(raw) IS NULL
+        AND (
+          JSON_TYPE(
+            JSON_QUERY(SAFE.PARSE_JSON(raw, wide_number_mode => 'round'), '$.result')
+          ) = 'null'
+          OR sqlenrich_finish(raw) IS NOT NULL
+        )
+        THEN ''
+    END
+  )
+);
 CREATE OR REPLACE TEMP FUNCTION sqlenrich_names(text STRING) RETURNS INT64 AS (
   -- the names in a JSON text: fewer after parsing where one was repeated
   LENGTH(REGEXP_REPLACE(text, '"(?:[^"\\\\]|\\\\.)*"|[^":]+', ''))
@@ -131,90 +147,99 @@ CREATE TABLE IF NOT EXISTS `product_attributes_responses` (
 )
 PARTITION BY DATE(`asked_at`) CLUSTER BY `request_hash`;
 
--- responses: 3 requests first (part 0), and if one of them succeeds all others (part 1)
+-- responses: 3 requests first (part 0), then the others in parts of about 500,000, each stored
+-- before the next
 BEGIN
-  DECLARE part INT64 DEFAULT 0;
-  DECLARE first_hash, problem STRING;
+  DECLARE part, parts INT64 DEFAULT 0;
+  DECLARE after, upto, first_hash, problem STRING DEFAULT '';
+  DECLARE since TIMESTAMP DEFAULT TIMESTAMP '1970-01-01 00:00:00+00';
   LOOP
-    -- the columns of answers that are stored and not read yet
-    UPDATE `product_attributes_responses` SET
-      `response` = COALESCE(
-        JSON_VALUE(`raw`, '$.result'),
-        CASE
-          WHEN sqlenrich_error(`raw`) IS NULL
-            AND (
-              JSON_TYPE(
-                JSON_QUERY(SAFE.PARSE_JSON(`raw`, wide_number_mode => 'round'), '$.result')
-              ) = 'null'
-              OR sqlenrich_finish(`raw`) IS NOT NULL
+    IF part = 0 OR part > parts THEN
+      -- BigQuery bills an UPDATE by the columns that it names, even where it finds no row
+      IF EXISTS(
+        SELECT
+          1
+        FROM `product_attributes_responses`
+        WHERE
+          (
+            (`read_by` IS NULL AND `retryable` IS NULL)
+            OR `read_by` <> 'AI.GENERATE 289e548b'
+          )
+          AND `request_hash` IN (SELECT `request_hash` FROM `product_attributes_prompts`)
+          AND asked_at >= since
+      ) THEN
+        -- the columns of answers that are stored and not read yet
+        UPDATE `product_attributes_responses` SET
+          `response` = sqlenrich_response(`raw`),
+          `call_error` = sqlenrich_error(`raw`),
+          `retryable` = COALESCE(
+            REGEXP_CONTAINS(
+              LOWER(sqlenrich_error(`raw`)),
+              CONCAT(
+                'rate.?limit|too.?many.?requests|request.?limit.?exceeded|',
+                'quota.?exceeded|resource.?exhausted|throttl|overloaded|',
+                'service.?unavailable|temporarily|temporary.?failure|',
+                'retryable.?error.?occurred|try.?again.?later|timed.?out|timeout|',
+                'deadline.?exceeded|bad.?gateway|internal.?server.?error|',
+                'connection.?(reset|refused|aborted|closed)|',
+                '(^[^0-9a-z]*|(http|status|code|error|response)[^a-z]*[^0-9a-z])',
+                '(429|500|502|503|504|529)($|[^0-9a-z .,%]|[.,]($|[^0-9])| +($|[^0-9t]|t[^o]|to[^k]))'
+              )
+            ),
+            FALSE
+          ),
+          `finish_reason` = CASE
+            WHEN sqlenrich_finish(`raw`) = 'MAX_TOKENS' THEN 'length'
+            WHEN sqlenrich_finish(`raw`) IN (
+                'SAFETY',
+                'PROHIBITED_CONTENT',
+                'BLOCKLIST',
+                'RECITATION',
+                'SPII',
+                'IMAGE_SAFETY'
+              )
+              THEN 'content_filter'
+            ELSE LOWER(sqlenrich_finish(`raw`))
+          END,
+          `tokens_in` = SAFE_CAST(
+            JSON_VALUE(`raw`, '$.full_response.usage_metadata.prompt_token_count') AS INT64
+          ),
+          `tokens_cached` = SAFE_CAST(
+            JSON_VALUE(`raw`, '$.full_response.usage_metadata.cached_content_token_count') AS INT64
+          ),
+          `tokens_out` = COALESCE(
+            SAFE_CAST(
+              JSON_VALUE(`raw`, '$.full_response.usage_metadata.candidates_token_count') AS INT64
             )
-            THEN ''
-        END
-      ),
-      `call_error` = sqlenrich_error(`raw`),
-      `retryable` = COALESCE(
-        REGEXP_CONTAINS(
-          LOWER(sqlenrich_error(`raw`)),
-          CONCAT(
-            'rate.?limit|too.?many.?requests|request.?limit.?exceeded|',
-            'quota.?exceeded|resource.?exhausted|throttl|overloaded|',
-            'service.?unavailable|temporarily|temporary.?failure|',
-            'retryable.?error.?occurred|try.?again.?later|timed.?out|timeout|',
-            'deadline.?exceeded|bad.?gateway|internal.?server.?error|',
-            'connection.?(reset|refused|aborted|closed)|',
-            '(^[^0-9a-z]*|(http|status|code|error|response)[^a-z]*[^0-9a-z])',
-            '(429|500|502|503|504|529)($|[^0-9a-z .,%]|[.,]($|[^0-9])| +($|[^0-9t]|t[^o]|to[^k]))'
-          )
-        ),
-        FALSE
-      ),
-      `finish_reason` = CASE
-        WHEN sqlenrich_finish(`raw`) = 'MAX_TOKENS' THEN 'length'
-        WHEN sqlenrich_finish(`raw`) IN (
-            'SAFETY',
-            'PROHIBITED_CONTENT',
-            'BLOCKLIST',
-            'RECITATION',
-            'SPII',
-            'IMAGE_SAFETY'
-          )
-          THEN 'content_filter'
-        ELSE LOWER(sqlenrich_finish(`raw`))
-      END,
-      `tokens_in` = SAFE_CAST(
-        JSON_VALUE(`raw`, '$.full_response.usage_metadata.prompt_token_count') AS INT64
-      ),
-      `tokens_cached` = SAFE_CAST(
-        JSON_VALUE(`raw`, '$.full_response.usage_metadata.cached_content_token_count') AS INT64
-      ),
-      `tokens_out` = COALESCE(
-        SAFE_CAST(
-          JSON_VALUE(`raw`, '$.full_response.usage_metadata.candidates_token_count') AS INT64
-        )
-          + COALESCE(
+              + COALESCE(
+                SAFE_CAST(
+                  JSON_VALUE(`raw`, '$.full_response.usage_metadata.thoughts_token_count') AS INT64
+                ),
+                0
+              ),
             SAFE_CAST(
               JSON_VALUE(`raw`, '$.full_response.usage_metadata.thoughts_token_count') AS INT64
-            ),
-            0
+            )
           ),
-        SAFE_CAST(
-          JSON_VALUE(`raw`, '$.full_response.usage_metadata.thoughts_token_count') AS INT64
-        )
-      ),
-      `request_id` = JSON_VALUE(`raw`, '$.full_response.response_id'),
-      `served_model` = COALESCE(
-        JSON_VALUE(`raw`, '$.full_response.model_version'),
-        JSON_VALUE(`raw`, '$.full_response.modelVersion')
-      ),
-      `served_fingerprint` = CAST(NULL AS STRING),
-      `read_by` = 'AI.GENERATE 289e548b'
-    WHERE
-      `raw` IS NOT NULL
-      AND COALESCE(`read_by`, '') <> 'AI.GENERATE 289e548b'
-      AND `request_hash` IN (SELECT `request_hash` FROM `product_attributes_prompts`);
+          `request_id` = JSON_VALUE(`raw`, '$.full_response.response_id'),
+          `served_model` = COALESCE(
+            JSON_VALUE(`raw`, '$.full_response.model_version'),
+            JSON_VALUE(`raw`, '$.full_response.modelVersion')
+          ),
+          `served_fingerprint` = CAST(NULL AS STRING),
+          `read_by` = 'AI.GENERATE 289e548b'
+        WHERE
+          `raw` IS NOT NULL
+          AND COALESCE(`read_by`, '') <> 'AI.GENERATE 289e548b'
+          AND `request_hash` IN (SELECT `request_hash` FROM `product_attributes_prompts`)
+          AND asked_at >= since;
+      END IF;
+      SET since = CURRENT_TIMESTAMP();
+    END IF;
     IF part = 0 THEN
       -- each request once that has no answer, or a failure that may pass
-      CREATE OR REPLACE TABLE `product_attributes_pending` AS
+      CREATE OR REPLACE TABLE `product_attributes_pending`
+      CLUSTER BY `request_hash` AS
       WITH asked AS (
         SELECT
           `request_hash`,
@@ -249,7 +274,16 @@ BEGIN
           LIMIT 3
         ) AS few
       );
-    ELSEIF part = 1 THEN
+      SET parts = (
+        SELECT
+          CAST(CEIL(COUNT(*) / 500000) AS INT64)
+        FROM `product_attributes_pending`
+      );
+      SET upto = first_hash;
+    ELSE
+      SET upto = GREATEST(first_hash, IF(part < parts, FORMAT('%04x', DIV(65536 * part, parts)), 'g'));
+    END IF;
+    IF part = 1 THEN
       SET problem = (
         -- NULL unless the first requests all failed and others are left
         SELECT
@@ -257,9 +291,9 @@ BEGIN
         FROM (
           SELECT
             COALESCE(
-              'CALL_ERROR ' || r.call_error,
+              'CALL_ERROR ' || sqlenrich_error(`raw`),
               CASE
-                WHEN r.response IS NULL
+                WHEN sqlenrich_response(`raw`) IS NULL
                   THEN 'UNREADABLE no known place of the answer holds a text: '
                     || SUBSTR(r.raw, 1, 500)
               END
@@ -269,6 +303,7 @@ BEGIN
             ON r.request_hash = p.request_hash AND r.attempt = p.attempt
           WHERE
             p.request_hash <= first_hash
+            AND r.request_hash <= first_hash
             AND EXISTS(
               SELECT
                 1
@@ -281,7 +316,7 @@ BEGIN
         RAISE USING MESSAGE = CONCAT('sqlenrich stopped: the first requests all failed: ', problem);
       END IF;
     END IF;
-    IF first_hash IS NULL OR part > 1 THEN
+    IF first_hash IS NULL OR part > parts THEN
       BREAK;
     END IF;
     -- the model is asked here and nowhere else
@@ -313,8 +348,9 @@ BEGIN
         )
       ) AS `raw`
     FROM `product_attributes_pending`
-    WHERE CASE WHEN request_hash <= first_hash THEN 0 ELSE 1 END = part;
+    WHERE request_hash > after AND request_hash <= upto;
     SET part = part + 1;
+    SET after = upto;
   END LOOP;
 END;
 

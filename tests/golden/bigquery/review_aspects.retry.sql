@@ -112,6 +112,22 @@ CREATE OR REPLACE TEMP FUNCTION sqlenrich_finish(raw STRING) RETURNS STRING AS (
     JSON_VALUE(raw, '$.full_response.prompt_feedback.block_reason')
   )
 );
+CREATE OR REPLACE TEMP FUNCTION sqlenrich_response(raw STRING) RETURNS STRING AS (
+  -- the model's text; empty where it gave none
+  COALESCE(
+    JSON_VALUE(raw, '$.result'),
+    CASE
+      WHEN sqlenrich_error(raw) IS NULL
+        AND (
+          JSON_TYPE(
+            JSON_QUERY(SAFE.PARSE_JSON(raw, wide_number_mode => 'round'), '$.result')
+          ) = 'null'
+          OR sqlenrich_finish(raw) IS NOT NULL
+        )
+        THEN ''
+    END
+  )
+);
 CREATE OR REPLACE TEMP FUNCTION sqlenrich_retryable(error STRING) RETURNS BOOL AS (
   -- a later attempt may succeed
   COALESCE(
@@ -134,19 +150,7 @@ CREATE OR REPLACE TEMP FUNCTION sqlenrich_retryable(error STRING) RETURNS BOOL A
 
 -- responses: what no run has read yet, or with other facts, is read from the stored answers
 UPDATE `review_aspects_responses` SET
-  `response` = COALESCE(
-    JSON_VALUE(`raw`, '$.result'),
-    CASE
-      WHEN sqlenrich_error(`raw`) IS NULL
-        AND (
-          JSON_TYPE(
-            JSON_QUERY(SAFE.PARSE_JSON(`raw`, wide_number_mode => 'round'), '$.result')
-          ) = 'null'
-          OR sqlenrich_finish(`raw`) IS NOT NULL
-        )
-        THEN ''
-    END
-  ),
+  `response` = sqlenrich_response(`raw`),
   `call_error` = sqlenrich_error(`raw`),
   `retryable` = sqlenrich_retryable(sqlenrich_error(`raw`)),
   `finish_reason` = CASE
@@ -536,19 +540,7 @@ FROM `review_aspects_pending`;
 
 -- responses: what no run has read yet, or with other facts, is read from the stored answers
 UPDATE `review_aspects_responses` SET
-  `response` = COALESCE(
-    JSON_VALUE(`raw`, '$.result'),
-    CASE
-      WHEN sqlenrich_error(`raw`) IS NULL
-        AND (
-          JSON_TYPE(
-            JSON_QUERY(SAFE.PARSE_JSON(`raw`, wide_number_mode => 'round'), '$.result')
-          ) = 'null'
-          OR sqlenrich_finish(`raw`) IS NOT NULL
-        )
-        THEN ''
-    END
-  ),
+  `response` = sqlenrich_response(`raw`),
   `call_error` = sqlenrich_error(`raw`),
   `retryable` = sqlenrich_retryable(sqlenrich_error(`raw`)),
   `finish_reason` = CASE

@@ -135,70 +135,75 @@ CLUSTER BY (`request_hash`);
 -- responses: 3 requests first (part 0), and if one of them succeeds all others (part 1)
 BEGIN
   DECLARE part INT DEFAULT 0;
+  DECLARE after STRING DEFAULT '';
+  DECLARE upto STRING;
   DECLARE first_hash STRING;
   DECLARE problem STRING;
   DECLARE stopped MAP<STRING, STRING>;
   ask: LOOP
-    -- the columns of answers that are stored and not read yet
-    UPDATE `transaction_responses` SET
-      `response` = COALESCE(
-        GET_JSON_OBJECT(`raw`, '$.result'),
-        GET_JSON_OBJECT(`raw`, '$.response'),
-        CASE
-          WHEN COALESCE(
-              NULLIF(GET_JSON_OBJECT(`raw`, '$.errorMessage'), ''),
-              NULLIF(GET_JSON_OBJECT(`raw`, '$.error'), ''),
-              NULLIF(GET_JSON_OBJECT(`raw`, '$.errorStatus'), '')
-            ) IS NULL
-            AND (
-              TRY_VARIANT_GET(TRY_PARSE_JSON(`raw`), '$.result', 'variant') IS NOT NULL
-              OR TRY_VARIANT_GET(TRY_PARSE_JSON(`raw`), '$.response', 'variant') IS NOT NULL
-            )
-            THEN ''
-        END
-      ),
-      `call_error` = COALESCE(
-        NULLIF(GET_JSON_OBJECT(`raw`, '$.errorMessage'), ''),
-        NULLIF(GET_JSON_OBJECT(`raw`, '$.error'), ''),
-        NULLIF(GET_JSON_OBJECT(`raw`, '$.errorStatus'), '')
-      ),
-      `retryable` = COALESCE(
-        REGEXP_LIKE(
-          LOWER(
-            COALESCE(
-              NULLIF(GET_JSON_OBJECT(`raw`, '$.errorMessage'), ''),
-              NULLIF(GET_JSON_OBJECT(`raw`, '$.error'), ''),
-              NULLIF(GET_JSON_OBJECT(`raw`, '$.errorStatus'), '')
+    IF part = 0 OR part > 1 THEN
+      -- the columns of answers that are stored and not read yet
+      UPDATE `transaction_responses` SET
+        `response` = COALESCE(
+          GET_JSON_OBJECT(`raw`, '$.result'),
+          GET_JSON_OBJECT(`raw`, '$.response'),
+          CASE
+            WHEN COALESCE(
+                NULLIF(GET_JSON_OBJECT(`raw`, '$.errorMessage'), ''),
+                NULLIF(GET_JSON_OBJECT(`raw`, '$.error'), ''),
+                NULLIF(GET_JSON_OBJECT(`raw`, '$.errorStatus'), '')
+              ) IS NULL
+              AND (
+                TRY_VARIANT_GET(TRY_PARSE_JSON(`raw`), '$.result', 'variant') IS NOT NULL
+                OR TRY_VARIANT_GET(TRY_PARSE_JSON(`raw`), '$.response', 'variant') IS NOT NULL
+              )
+              THEN ''
+          END
+        ),
+        `call_error` = COALESCE(
+          NULLIF(GET_JSON_OBJECT(`raw`, '$.errorMessage'), ''),
+          NULLIF(GET_JSON_OBJECT(`raw`, '$.error'), ''),
+          NULLIF(GET_JSON_OBJECT(`raw`, '$.errorStatus'), '')
+        ),
+        `retryable` = COALESCE(
+          REGEXP_LIKE(
+            LOWER(
+              COALESCE(
+                NULLIF(GET_JSON_OBJECT(`raw`, '$.errorMessage'), ''),
+                NULLIF(GET_JSON_OBJECT(`raw`, '$.error'), ''),
+                NULLIF(GET_JSON_OBJECT(`raw`, '$.errorStatus'), '')
+              )
+            ),
+            CONCAT(
+              'rate.?limit|too.?many.?requests|request.?limit.?exceeded|',
+              'quota.?exceeded|resource.?exhausted|throttl|overloaded|',
+              'service.?unavailable|temporarily|temporary.?failure|',
+              'retryable.?error.?occurred|try.?again.?later|timed.?out|timeout|',
+              'deadline.?exceeded|bad.?gateway|internal.?server.?error|',
+              'connection.?(reset|refused|aborted|closed)|',
+              '(^[^0-9a-z]*|(http|status|code|error|response)[^a-z]*[^0-9a-z])',
+              '(429|500|502|503|504|529)($|[^0-9a-z .,%]|[.,]($|[^0-9])| +($|[^0-9t]|t[^o]|to[^k]))'
             )
           ),
-          CONCAT(
-            'rate.?limit|too.?many.?requests|request.?limit.?exceeded|',
-            'quota.?exceeded|resource.?exhausted|throttl|overloaded|',
-            'service.?unavailable|temporarily|temporary.?failure|',
-            'retryable.?error.?occurred|try.?again.?later|timed.?out|timeout|',
-            'deadline.?exceeded|bad.?gateway|internal.?server.?error|',
-            'connection.?(reset|refused|aborted|closed)|',
-            '(^[^0-9a-z]*|(http|status|code|error|response)[^a-z]*[^0-9a-z])',
-            '(429|500|502|503|504|529)($|[^0-9a-z .,%]|[.,]($|[^0-9])| +($|[^0-9t]|t[^o]|to[^k]))'
-          )
+          FALSE
         ),
-        FALSE
-      ),
-      `finish_reason` = CAST(NULL AS STRING),
-      `tokens_in` = CAST(NULL AS BIGINT),
-      `tokens_cached` = CAST(NULL AS BIGINT),
-      `tokens_out` = CAST(NULL AS BIGINT),
-      `request_id` = CAST(NULL AS STRING),
-      `served_model` = CAST(NULL AS STRING),
-      `served_fingerprint` = CAST(NULL AS STRING),
-      `read_by` = 'ai_query 4dd10777'
-    WHERE
-      `raw` IS NOT NULL
-      AND COALESCE(`read_by`, '') <> 'ai_query 4dd10777'
-      AND `request_hash` IN (SELECT `request_hash` FROM `transaction_prompts`);
+        `finish_reason` = CAST(NULL AS STRING),
+        `tokens_in` = CAST(NULL AS BIGINT),
+        `tokens_cached` = CAST(NULL AS BIGINT),
+        `tokens_out` = CAST(NULL AS BIGINT),
+        `request_id` = CAST(NULL AS STRING),
+        `served_model` = CAST(NULL AS STRING),
+        `served_fingerprint` = CAST(NULL AS STRING),
+        `read_by` = 'ai_query 4dd10777'
+      WHERE
+        `raw` IS NOT NULL
+        AND COALESCE(`read_by`, '') <> 'ai_query 4dd10777'
+        AND `request_hash` IN (SELECT `request_hash` FROM `transaction_prompts`);
+    END IF;
     IF part = 0 THEN
       -- each request once that has no answer, or a failure that may pass
-      CREATE OR REPLACE TABLE `transaction_pending` AS
+      CREATE OR REPLACE TABLE `transaction_pending`
+      CLUSTER BY (`request_hash`) AS
       WITH asked AS (
         SELECT
           `request_hash`,
@@ -237,7 +242,11 @@ BEGIN
           LIMIT 3
         ) AS few
       );
-    ELSEIF part = 1 THEN
+      SET upto = first_hash;
+    ELSE
+      SET upto = GREATEST(first_hash, 'g');
+    END IF;
+    IF part = 1 THEN
       SET problem = (
         -- NULL unless the first requests all failed and others are left
         SELECT
@@ -245,9 +254,28 @@ BEGIN
         FROM (
           SELECT
             COALESCE(
-              'CALL_ERROR ' || r.call_error,
+              'CALL_ERROR ' || COALESCE(
+                NULLIF(GET_JSON_OBJECT(`raw`, '$.errorMessage'), ''),
+                NULLIF(GET_JSON_OBJECT(`raw`, '$.error'), ''),
+                NULLIF(GET_JSON_OBJECT(`raw`, '$.errorStatus'), '')
+              ),
               CASE
-                WHEN r.response IS NULL
+                WHEN COALESCE(
+                    GET_JSON_OBJECT(`raw`, '$.result'),
+                    GET_JSON_OBJECT(`raw`, '$.response'),
+                    CASE
+                      WHEN COALESCE(
+                          NULLIF(GET_JSON_OBJECT(`raw`, '$.errorMessage'), ''),
+                          NULLIF(GET_JSON_OBJECT(`raw`, '$.error'), ''),
+                          NULLIF(GET_JSON_OBJECT(`raw`, '$.errorStatus'), '')
+                        ) IS NULL
+                        AND (
+                          TRY_VARIANT_GET(TRY_PARSE_JSON(`raw`), '$.result', 'variant') IS NOT NULL
+                          OR TRY_VARIANT_GET(TRY_PARSE_JSON(`raw`), '$.response', 'variant') IS NOT NULL
+                        )
+                        THEN ''
+                    END
+                  ) IS NULL
                   THEN 'UNREADABLE no known place of the answer holds a text: '
                     || SUBSTRING(r.raw, 1, 500)
               END
@@ -257,6 +285,7 @@ BEGIN
             ON r.request_hash = p.request_hash AND r.attempt = p.attempt
           WHERE
             p.request_hash <= first_hash
+            AND r.request_hash <= first_hash
             AND EXISTS(
               SELECT
                 1
@@ -310,8 +339,9 @@ BEGIN
         'null'
       ) AS `raw`
     FROM `transaction_pending`
-    WHERE CASE WHEN request_hash <= first_hash THEN 0 ELSE 1 END = part;
+    WHERE request_hash > after AND request_hash <= upto;
     SET part = part + 1;
+    SET after = upto;
   END LOOP ask;
 END;
 

@@ -22,6 +22,21 @@ CREATE OR REPLACE TEMPORARY FUNCTION sqlenrich_error(raw VARCHAR) RETURNS VARCHA
     END
   )
 $$;
+CREATE OR REPLACE TEMPORARY FUNCTION sqlenrich_response(raw VARCHAR) RETURNS VARCHAR AS $$
+  -- the model's text; empty where it gave none
+  COALESCE(
+    CONCAT(
+      '{"embedding":',
+      CAST(GET_PATH(TRY_PARSE_JSON(raw), 'value') AS VARCHAR),
+      '}'
+    ),
+    CASE
+      WHEN sqlenrich_error(raw) IS NULL
+        AND GET_PATH(TRY_PARSE_JSON(raw), 'value') IS NOT NULL
+        THEN ''
+    END
+  )
+$$;
 CREATE OR REPLACE TEMPORARY FUNCTION sqlenrich_is_json(text VARCHAR) RETURNS BOOLEAN AS $$
   -- the tokens of JSON (RFC 8259) in an order that it allows; its parser matches brackets
   REGEXP_LIKE(
@@ -130,53 +145,46 @@ CREATE TABLE IF NOT EXISTS article_vector_responses (
 EXECUTE IMMEDIATE $$
 DECLARE
   part INTEGER DEFAULT 0;
+  after VARCHAR DEFAULT '';
+  upto VARCHAR;
   first_hash VARCHAR;
   problem VARCHAR;
 BEGIN
   LOOP
-    -- the columns of answers that are stored and not read yet
-    UPDATE article_vector_responses SET
-      response = COALESCE(
-        CONCAT(
-          '{"embedding":',
-          CAST(GET_PATH(TRY_PARSE_JSON(raw), 'value') AS VARCHAR),
-          '}'
+    IF (part = 0 OR part > 1) THEN
+      -- the columns of answers that are stored and not read yet
+      UPDATE article_vector_responses SET
+        response = sqlenrich_response(raw),
+        call_error = sqlenrich_error(raw),
+        retryable = COALESCE(
+          REGEXP_INSTR(
+            LOWER(sqlenrich_error(raw)),
+            CONCAT(
+              'rate.?limit|too.?many.?requests|request.?limit.?exceeded|',
+              'quota.?exceeded|resource.?exhausted|throttl|overloaded|',
+              'service.?unavailable|temporarily|temporary.?failure|',
+              'retryable.?error.?occurred|try.?again.?later|timed.?out|timeout|',
+              'deadline.?exceeded|bad.?gateway|internal.?server.?error|',
+              'connection.?(reset|refused|aborted|closed)|',
+              '(^[^0-9a-z]*|(http|status|code|error|response)[^a-z]*[^0-9a-z])',
+              '(429|500|502|503|504|529)($|[^0-9a-z .,%]|[.,]($|[^0-9])| +($|[^0-9t]|t[^o]|to[^k]))'
+            )
+          ) > 0,
+          FALSE
         ),
-        CASE
-          WHEN sqlenrich_error(raw) IS NULL
-            AND GET_PATH(TRY_PARSE_JSON(raw), 'value') IS NOT NULL
-            THEN ''
-        END
-      ),
-      call_error = sqlenrich_error(raw),
-      retryable = COALESCE(
-        REGEXP_INSTR(
-          LOWER(sqlenrich_error(raw)),
-          CONCAT(
-            'rate.?limit|too.?many.?requests|request.?limit.?exceeded|',
-            'quota.?exceeded|resource.?exhausted|throttl|overloaded|',
-            'service.?unavailable|temporarily|temporary.?failure|',
-            'retryable.?error.?occurred|try.?again.?later|timed.?out|timeout|',
-            'deadline.?exceeded|bad.?gateway|internal.?server.?error|',
-            'connection.?(reset|refused|aborted|closed)|',
-            '(^[^0-9a-z]*|(http|status|code|error|response)[^a-z]*[^0-9a-z])',
-            '(429|500|502|503|504|529)($|[^0-9a-z .,%]|[.,]($|[^0-9])| +($|[^0-9t]|t[^o]|to[^k]))'
-          )
-        ) > 0,
-        FALSE
-      ),
-      finish_reason = CAST(NULL AS VARCHAR),
-      tokens_in = CAST(NULL AS BIGINT),
-      tokens_cached = CAST(NULL AS BIGINT),
-      tokens_out = CAST(NULL AS BIGINT),
-      request_id = CAST(NULL AS VARCHAR),
-      served_model = CAST(NULL AS VARCHAR),
-      served_fingerprint = CAST(NULL AS VARCHAR),
-      read_by = 'AI_EMBED 94a7e547'
-    WHERE
-      raw IS NOT NULL
-      AND COALESCE(read_by, '') <> 'AI_EMBED 94a7e547'
-      AND request_hash IN (SELECT request_hash FROM article_vector_prompts);
+        finish_reason = CAST(NULL AS VARCHAR),
+        tokens_in = CAST(NULL AS BIGINT),
+        tokens_cached = CAST(NULL AS BIGINT),
+        tokens_out = CAST(NULL AS BIGINT),
+        request_id = CAST(NULL AS VARCHAR),
+        served_model = CAST(NULL AS VARCHAR),
+        served_fingerprint = CAST(NULL AS VARCHAR),
+        read_by = 'AI_EMBED 94a7e547'
+      WHERE
+        raw IS NOT NULL
+        AND COALESCE(read_by, '') <> 'AI_EMBED 94a7e547'
+        AND request_hash IN (SELECT request_hash FROM article_vector_prompts);
+    END IF;
     IF (part = 0) THEN
       -- each request once that has no answer, or a failure that may pass
       CREATE OR REPLACE TRANSIENT TABLE article_vector_pending AS
@@ -202,7 +210,8 @@ BEGIN
         AND (
           asked.attempt IS NULL
           OR (asked.settled < asked.own AND asked.attempt < 3)
-        );
+        )
+      ORDER BY request_hash NULLS FIRST;
       first_hash := (
         SELECT
           MAX(request_hash)
@@ -214,7 +223,11 @@ BEGIN
           LIMIT 3
         ) AS few
       );
-    ELSEIF (part = 1) THEN
+      upto := first_hash;
+    ELSE
+      upto := GREATEST(first_hash, 'g');
+    END IF;
+    IF (part = 1) THEN
       problem := (
         -- NULL unless the first requests all failed and others are left
         SELECT
@@ -222,9 +235,9 @@ BEGIN
         FROM (
           SELECT
             COALESCE(
-              'CALL_ERROR ' || r.call_error,
+              'CALL_ERROR ' || sqlenrich_error(raw),
               CASE
-                WHEN r.response IS NULL
+                WHEN sqlenrich_response(raw) IS NULL
                   THEN 'UNREADABLE no known place of the answer holds a text: '
                     || SUBSTR(r.raw, 1, 500)
               END
@@ -234,6 +247,7 @@ BEGIN
             ON r.request_hash = p.request_hash AND r.attempt = p.attempt
           WHERE
             p.request_hash <= :first_hash
+            AND r.request_hash <= :first_hash
             AND EXISTS(
               SELECT
                 1
@@ -279,8 +293,9 @@ BEGIN
         )
       ) AS raw
     FROM article_vector_pending
-    WHERE CASE WHEN request_hash <= :first_hash THEN 0 ELSE 1 END = :part;
+    WHERE request_hash > :after AND request_hash <= :upto;
     part := part + 1;
+    after := upto;
   END LOOP;
 END
 $$;

@@ -108,29 +108,9 @@ CREATE OR REPLACE TEMPORARY FUNCTION sqlenrich_error(raw VARCHAR) RETURNS VARCHA
   -- why a call failed
   NULLIF(CAST(GET_PATH(TRY_PARSE_JSON(raw), 'error') AS VARCHAR), '')
 $$;
-CREATE OR REPLACE TEMPORARY FUNCTION sqlenrich_retryable(error VARCHAR) RETURNS BOOLEAN AS $$
-  -- a later attempt may succeed
+CREATE OR REPLACE TEMPORARY FUNCTION sqlenrich_response(raw VARCHAR) RETURNS VARCHAR AS $$
+  -- the model's text; empty where it gave none
   COALESCE(
-    REGEXP_INSTR(
-      LOWER(error),
-      CONCAT(
-        'rate.?limit|too.?many.?requests|request.?limit.?exceeded|',
-        'quota.?exceeded|resource.?exhausted|throttl|overloaded|',
-        'service.?unavailable|temporarily|temporary.?failure|',
-        'retryable.?error.?occurred|try.?again.?later|timed.?out|timeout|',
-        'deadline.?exceeded|bad.?gateway|internal.?server.?error|',
-        'connection.?(reset|refused|aborted|closed)|',
-        '(^[^0-9a-z]*|(http|status|code|error|response)[^a-z]*[^0-9a-z])',
-        '(429|500|502|503|504|529)($|[^0-9a-z .,%]|[.,]($|[^0-9])| +($|[^0-9t]|t[^o]|to[^k]))'
-      )
-    ) > 0,
-    FALSE
-  )
-$$;
-
--- responses: what no run has read yet, or with other facts, is read from the stored answers
-UPDATE review_aspects_responses SET
-  response = COALESCE(
     CAST(
       GET_PATH(TRY_PARSE_JSON(raw), 'value.structured_output[0].raw_message') AS VARCHAR
     ),
@@ -153,7 +133,31 @@ UPDATE review_aspects_responses SET
         )
         THEN ''
     END
-  ),
+  )
+$$;
+CREATE OR REPLACE TEMPORARY FUNCTION sqlenrich_retryable(error VARCHAR) RETURNS BOOLEAN AS $$
+  -- a later attempt may succeed
+  COALESCE(
+    REGEXP_INSTR(
+      LOWER(error),
+      CONCAT(
+        'rate.?limit|too.?many.?requests|request.?limit.?exceeded|',
+        'quota.?exceeded|resource.?exhausted|throttl|overloaded|',
+        'service.?unavailable|temporarily|temporary.?failure|',
+        'retryable.?error.?occurred|try.?again.?later|timed.?out|timeout|',
+        'deadline.?exceeded|bad.?gateway|internal.?server.?error|',
+        'connection.?(reset|refused|aborted|closed)|',
+        '(^[^0-9a-z]*|(http|status|code|error|response)[^a-z]*[^0-9a-z])',
+        '(429|500|502|503|504|529)($|[^0-9a-z .,%]|[.,]($|[^0-9])| +($|[^0-9t]|t[^o]|to[^k]))'
+      )
+    ) > 0,
+    FALSE
+  )
+$$;
+
+-- responses: what no run has read yet, or with other facts, is read from the stored answers
+UPDATE review_aspects_responses SET
+  response = sqlenrich_response(raw),
   call_error = sqlenrich_error(raw),
   retryable = sqlenrich_retryable(sqlenrich_error(raw)),
   finish_reason = CASE
@@ -537,30 +541,7 @@ FROM review_aspects_pending;
 
 -- responses: what no run has read yet, or with other facts, is read from the stored answers
 UPDATE review_aspects_responses SET
-  response = COALESCE(
-    CAST(
-      GET_PATH(TRY_PARSE_JSON(raw), 'value.structured_output[0].raw_message') AS VARCHAR
-    ),
-    CAST(
-      GET_PATH(TRY_PARSE_JSON(raw), 'value.choices[0].messages') AS VARCHAR
-    ),
-    CAST(
-      GET_PATH(TRY_PARSE_JSON(raw), 'value.choices[0].message.content') AS VARCHAR
-    ),
-    CAST(
-      GET_PATH(TRY_PARSE_JSON(raw), 'value.choices[0].structured_output[0].raw_message') AS VARCHAR
-    ),
-    CASE
-      WHEN sqlenrich_error(raw) IS NULL
-        AND (
-          GET_PATH(TRY_PARSE_JSON(raw), 'value.structured_output[0].raw_message') IS NOT NULL
-          OR GET_PATH(TRY_PARSE_JSON(raw), 'value.choices[0].messages') IS NOT NULL
-          OR GET_PATH(TRY_PARSE_JSON(raw), 'value.choices[0].message.content') IS NOT NULL
-          OR GET_PATH(TRY_PARSE_JSON(raw), 'value.choices[0].structured_output[0].raw_message') IS NOT NULL
-        )
-        THEN ''
-    END
-  ),
+  response = sqlenrich_response(raw),
   call_error = sqlenrich_error(raw),
   retryable = sqlenrich_retryable(sqlenrich_error(raw)),
   finish_reason = CASE

@@ -17,6 +17,33 @@ CREATE OR REPLACE TEMPORARY FUNCTION sqlenrich_error(raw VARCHAR) RETURNS VARCHA
   -- why a call failed
   NULLIF(CAST(GET_PATH(TRY_PARSE_JSON(raw), 'error') AS VARCHAR), '')
 $$;
+CREATE OR REPLACE TEMPORARY FUNCTION sqlenrich_response(raw VARCHAR) RETURNS VARCHAR AS $$
+  -- the model's text; empty where it gave none
+  COALESCE(
+    CAST(
+      GET_PATH(TRY_PARSE_JSON(raw), 'value.structured_output[0].raw_message') AS VARCHAR
+    ),
+    CAST(
+      GET_PATH(TRY_PARSE_JSON(raw), 'value.choices[0].messages') AS VARCHAR
+    ),
+    CAST(
+      GET_PATH(TRY_PARSE_JSON(raw), 'value.choices[0].message.content') AS VARCHAR
+    ),
+    CAST(
+      GET_PATH(TRY_PARSE_JSON(raw), 'value.choices[0].structured_output[0].raw_message') AS VARCHAR
+    ),
+    CASE
+      WHEN sqlenrich_error(raw) IS NULL
+        AND (
+          GET_PATH(TRY_PARSE_JSON(raw), 'value.structured_output[0].raw_message') IS NOT NULL
+          OR GET_PATH(TRY_PARSE_JSON(raw), 'value.choices[0].messages') IS NOT NULL
+          OR GET_PATH(TRY_PARSE_JSON(raw), 'value.choices[0].message.content') IS NOT NULL
+          OR GET_PATH(TRY_PARSE_JSON(raw), 'value.choices[0].structured_output[0].raw_message') IS NOT NULL
+        )
+        THEN ''
+    END
+  )
+$$;
 CREATE OR REPLACE TEMPORARY FUNCTION sqlenrich_is_json(text VARCHAR) RETURNS BOOLEAN AS $$
   -- the tokens of JSON (RFC 8259) in an order that it allows; its parser matches brackets
   REGEXP_LIKE(
@@ -136,81 +163,62 @@ CREATE TABLE IF NOT EXISTS transaction_responses (
 EXECUTE IMMEDIATE $$
 DECLARE
   part INTEGER DEFAULT 0;
+  after VARCHAR DEFAULT '';
+  upto VARCHAR;
   first_hash VARCHAR;
   problem VARCHAR;
 BEGIN
   LOOP
-    -- the columns of answers that are stored and not read yet
-    UPDATE transaction_responses SET
-      response = COALESCE(
-        CAST(
-          GET_PATH(TRY_PARSE_JSON(raw), 'value.structured_output[0].raw_message') AS VARCHAR
-        ),
-        CAST(
-          GET_PATH(TRY_PARSE_JSON(raw), 'value.choices[0].messages') AS VARCHAR
-        ),
-        CAST(
-          GET_PATH(TRY_PARSE_JSON(raw), 'value.choices[0].message.content') AS VARCHAR
-        ),
-        CAST(
-          GET_PATH(TRY_PARSE_JSON(raw), 'value.choices[0].structured_output[0].raw_message') AS VARCHAR
-        ),
-        CASE
-          WHEN sqlenrich_error(raw) IS NULL
-            AND (
-              GET_PATH(TRY_PARSE_JSON(raw), 'value.structured_output[0].raw_message') IS NOT NULL
-              OR GET_PATH(TRY_PARSE_JSON(raw), 'value.choices[0].messages') IS NOT NULL
-              OR GET_PATH(TRY_PARSE_JSON(raw), 'value.choices[0].message.content') IS NOT NULL
-              OR GET_PATH(TRY_PARSE_JSON(raw), 'value.choices[0].structured_output[0].raw_message') IS NOT NULL
+    IF (part = 0 OR part > 1) THEN
+      -- the columns of answers that are stored and not read yet
+      UPDATE transaction_responses SET
+        response = sqlenrich_response(raw),
+        call_error = sqlenrich_error(raw),
+        retryable = COALESCE(
+          REGEXP_INSTR(
+            LOWER(sqlenrich_error(raw)),
+            CONCAT(
+              'rate.?limit|too.?many.?requests|request.?limit.?exceeded|',
+              'quota.?exceeded|resource.?exhausted|throttl|overloaded|',
+              'service.?unavailable|temporarily|temporary.?failure|',
+              'retryable.?error.?occurred|try.?again.?later|timed.?out|timeout|',
+              'deadline.?exceeded|bad.?gateway|internal.?server.?error|',
+              'connection.?(reset|refused|aborted|closed)|',
+              '(^[^0-9a-z]*|(http|status|code|error|response)[^a-z]*[^0-9a-z])',
+              '(429|500|502|503|504|529)($|[^0-9a-z .,%]|[.,]($|[^0-9])| +($|[^0-9t]|t[^o]|to[^k]))'
             )
-            THEN ''
-        END
-      ),
-      call_error = sqlenrich_error(raw),
-      retryable = COALESCE(
-        REGEXP_INSTR(
-          LOWER(sqlenrich_error(raw)),
-          CONCAT(
-            'rate.?limit|too.?many.?requests|request.?limit.?exceeded|',
-            'quota.?exceeded|resource.?exhausted|throttl|overloaded|',
-            'service.?unavailable|temporarily|temporary.?failure|',
-            'retryable.?error.?occurred|try.?again.?later|timed.?out|timeout|',
-            'deadline.?exceeded|bad.?gateway|internal.?server.?error|',
-            'connection.?(reset|refused|aborted|closed)|',
-            '(^[^0-9a-z]*|(http|status|code|error|response)[^a-z]*[^0-9a-z])',
-            '(429|500|502|503|504|529)($|[^0-9a-z .,%]|[.,]($|[^0-9])| +($|[^0-9t]|t[^o]|to[^k]))'
-          )
-        ) > 0,
-        FALSE
-      ),
-      finish_reason = CASE
-        WHEN REGEXP_INSTR(LOWER(sqlenrich_error(raw)), '(^|[^0-9])422([^0-9]|$)')
-            > 0
-          THEN 'length'
-      END,
-      tokens_in = TRY_TO_NUMBER(
-        CAST(
-          GET_PATH(TRY_PARSE_JSON(raw), 'value.usage.prompt_tokens') AS VARCHAR
+          ) > 0,
+          FALSE
         ),
-        38,
-        0
-      ),
-      tokens_cached = CAST(NULL AS BIGINT),
-      tokens_out = TRY_TO_NUMBER(
-        CAST(
-          GET_PATH(TRY_PARSE_JSON(raw), 'value.usage.completion_tokens') AS VARCHAR
+        finish_reason = CASE
+          WHEN REGEXP_INSTR(LOWER(sqlenrich_error(raw)), '(^|[^0-9])422([^0-9]|$)')
+              > 0
+            THEN 'length'
+        END,
+        tokens_in = TRY_TO_NUMBER(
+          CAST(
+            GET_PATH(TRY_PARSE_JSON(raw), 'value.usage.prompt_tokens') AS VARCHAR
+          ),
+          38,
+          0
         ),
-        38,
-        0
-      ),
-      request_id = CAST(NULL AS VARCHAR),
-      served_model = CAST(GET_PATH(TRY_PARSE_JSON(raw), 'value.model') AS VARCHAR),
-      served_fingerprint = CAST(NULL AS VARCHAR),
-      read_by = 'AI_COMPLETE 4df8c6ed'
-    WHERE
-      raw IS NOT NULL
-      AND COALESCE(read_by, '') <> 'AI_COMPLETE 4df8c6ed'
-      AND request_hash IN (SELECT request_hash FROM transaction_prompts);
+        tokens_cached = CAST(NULL AS BIGINT),
+        tokens_out = TRY_TO_NUMBER(
+          CAST(
+            GET_PATH(TRY_PARSE_JSON(raw), 'value.usage.completion_tokens') AS VARCHAR
+          ),
+          38,
+          0
+        ),
+        request_id = CAST(NULL AS VARCHAR),
+        served_model = CAST(GET_PATH(TRY_PARSE_JSON(raw), 'value.model') AS VARCHAR),
+        served_fingerprint = CAST(NULL AS VARCHAR),
+        read_by = 'AI_COMPLETE 4df8c6ed'
+      WHERE
+        raw IS NOT NULL
+        AND COALESCE(read_by, '') <> 'AI_COMPLETE 4df8c6ed'
+        AND request_hash IN (SELECT request_hash FROM transaction_prompts);
+    END IF;
     IF (part = 0) THEN
       -- each request once that has no answer, or a failure that may pass
       CREATE OR REPLACE TRANSIENT TABLE transaction_pending AS
@@ -235,7 +243,8 @@ BEGIN
         AND (
           asked.attempt IS NULL
           OR (asked.settled < asked.own AND asked.attempt < 3)
-        );
+        )
+      ORDER BY request_hash NULLS FIRST;
       first_hash := (
         SELECT
           MAX(request_hash)
@@ -247,7 +256,11 @@ BEGIN
           LIMIT 3
         ) AS few
       );
-    ELSEIF (part = 1) THEN
+      upto := first_hash;
+    ELSE
+      upto := GREATEST(first_hash, 'g');
+    END IF;
+    IF (part = 1) THEN
       problem := (
         -- NULL unless the first requests all failed and others are left
         SELECT
@@ -255,9 +268,9 @@ BEGIN
         FROM (
           SELECT
             COALESCE(
-              'CALL_ERROR ' || r.call_error,
+              'CALL_ERROR ' || sqlenrich_error(raw),
               CASE
-                WHEN r.response IS NULL
+                WHEN sqlenrich_response(raw) IS NULL
                   THEN 'UNREADABLE no known place of the answer holds a text: '
                     || SUBSTR(r.raw, 1, 500)
               END
@@ -267,6 +280,7 @@ BEGIN
             ON r.request_hash = p.request_hash AND r.attempt = p.attempt
           WHERE
             p.request_hash <= :first_hash
+            AND r.request_hash <= :first_hash
             AND EXISTS(
               SELECT
                 1
@@ -319,8 +333,9 @@ BEGIN
         'null'
       ) AS raw
     FROM transaction_pending
-    WHERE CASE WHEN request_hash <= :first_hash THEN 0 ELSE 1 END = :part;
+    WHERE request_hash > :after AND request_hash <= :upto;
     part := part + 1;
+    after := upto;
   END LOOP;
 END
 $$;

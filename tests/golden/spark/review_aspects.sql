@@ -93,6 +93,8 @@ CREATE TABLE IF NOT EXISTS `review_aspects_responses` (
 -- responses: 3 requests first (part 0), and if one of them succeeds all others (part 1)
 BEGIN
   DECLARE part INT DEFAULT 0;
+  DECLARE after STRING DEFAULT '';
+  DECLARE upto STRING;
   DECLARE first_hash STRING;
   DECLARE problem STRING;
   ask: LOOP
@@ -122,7 +124,8 @@ BEGIN
         AND (
           asked.`attempt` IS NULL
           OR (asked.`settled` < asked.`own` AND asked.`attempt` < 3)
-        );
+        )
+      ORDER BY request_hash;
       DROP TABLE IF EXISTS `review_aspects_pending`;
       ALTER TABLE `review_aspects_pending__new`
       RENAME TO `review_aspects_pending`;
@@ -137,7 +140,11 @@ BEGIN
           LIMIT 3
         ) AS few
       );
-    ELSEIF part = 1 THEN
+      SET upto = first_hash;
+    ELSE
+      SET upto = GREATEST(first_hash, 'g');
+    END IF;
+    IF part = 1 THEN
       SET problem = (
         -- NULL unless the first requests all failed and others are left
         SELECT
@@ -157,6 +164,7 @@ BEGIN
             ON r.request_hash = p.request_hash AND r.attempt = p.attempt
           WHERE
             p.request_hash <= first_hash
+            AND r.request_hash <= first_hash
             AND EXISTS(
               SELECT
                 1
@@ -246,9 +254,10 @@ BEGIN
           'null'
         ) AS `raw`
       FROM `review_aspects_pending`
-      WHERE CASE WHEN request_hash <= first_hash THEN 0 ELSE 1 END = part
+      WHERE request_hash > after AND request_hash <= upto
     ) AS asked;
     SET part = part + 1;
+    SET after = upto;
   END LOOP ask;
 END;
 

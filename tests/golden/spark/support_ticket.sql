@@ -97,6 +97,8 @@ CREATE TABLE IF NOT EXISTS `support_ticket_responses` (
 -- responses: 3 requests first (part 0), and if one of them succeeds all others (part 1)
 BEGIN
   DECLARE part INT DEFAULT 0;
+  DECLARE after STRING DEFAULT '';
+  DECLARE upto STRING;
   DECLARE first_hash STRING;
   DECLARE problem STRING;
   ask: LOOP
@@ -126,7 +128,8 @@ BEGIN
         AND (
           asked.`attempt` IS NULL
           OR (asked.`settled` < asked.`own` AND asked.`attempt` < 3)
-        );
+        )
+      ORDER BY request_hash;
       DROP TABLE IF EXISTS `support_ticket_pending`;
       ALTER TABLE `support_ticket_pending__new`
       RENAME TO `support_ticket_pending`;
@@ -141,7 +144,11 @@ BEGIN
           LIMIT 3
         ) AS few
       );
-    ELSEIF part = 1 THEN
+      SET upto = first_hash;
+    ELSE
+      SET upto = GREATEST(first_hash, 'g');
+    END IF;
+    IF part = 1 THEN
       SET problem = (
         -- NULL unless the first requests all failed and others are left
         SELECT
@@ -161,6 +168,7 @@ BEGIN
             ON r.request_hash = p.request_hash AND r.attempt = p.attempt
           WHERE
             p.request_hash <= first_hash
+            AND r.request_hash <= first_hash
             AND EXISTS(
               SELECT
                 1
@@ -250,9 +258,10 @@ BEGIN
           'null'
         ) AS `raw`
       FROM `support_ticket_pending`
-      WHERE CASE WHEN request_hash <= first_hash THEN 0 ELSE 1 END = part
+      WHERE request_hash > after AND request_hash <= upto
     ) AS asked;
     SET part = part + 1;
+    SET after = upto;
   END LOOP ask;
 END;
 

@@ -57,7 +57,7 @@ def set_variables(oracle: GoogleSQL, raw: bytes, statement: Node, schema: Schema
     session = over or Session(oracle, {})
     session.schema.variables = schema.variables
     query = f"SELECT CAST(({written}\n) AS {type_text})" if type_text else f"SELECT ({written}\n)"
-    made = session.query(query.encode())
+    made = _query(session, query.encode())
     for name in names:
         known = schema.variables.get(name)
         if known is not None and made.columns[0][1] != known[0] and written != "NULL":
@@ -123,8 +123,16 @@ class _BreakError(Exception):
 
 def _value(session: Session, raw: bytes, node: Node) -> Any:
     """The value of an expression over tables and variables."""
-    ((value,),) = session.query(b"SELECT (" + raw[node.start : node.end] + b"\n)").tuples()
+    ((value,),) = _query(session, b"SELECT (" + raw[node.start : node.end] + b"\n)").tuples()
     return value
+
+
+def _query(session: Session, text: bytes) -> Table:
+    """Run a query, which may call functions of the session."""
+    oracle = session.oracle
+    raw, (statement,) = oracle.parse(text.decode())
+    text, parsed = functions.expanded(oracle, raw, statement, session.functions)
+    return session.query(text[parsed.start : parsed.end])
 
 
 def _body(node: Node | None) -> list[Node]:

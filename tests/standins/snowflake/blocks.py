@@ -39,7 +39,7 @@ class Block:
         while self._word(at) != "BEGIN":
             end = self._semicolon(at)
             words = [token.text.upper() for token in self.tokens[at:end]]
-            self.variables[words[0]] = int(words[3]) if words[2:3] == ["DEFAULT"] else None
+            self.variables[words[0]] = self.value_of(self._bound(at + 3, end)) if words[2:3] == ["DEFAULT"] else None
             at = end + 1
         end = self._statements(at + 1, live=True)
         self._expect(end, "END")
@@ -83,6 +83,8 @@ class Block:
             chosen = live and self.value_of(self._bound(at + 1, then, bare=True)) is True
             at = self._statements(then + 1, live=chosen)
             live = live and not chosen
+        if self._word(at) == "ELSE":
+            at = self._statements(at + 1, live=live)
         return self._closed(at, "IF")
 
     def _closed(self, at: int, word: str) -> int:
