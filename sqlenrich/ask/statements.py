@@ -21,7 +21,7 @@ from sqlenrich.plan.plan import Plan, Step
 from sqlenrich.renderer.script_loop import PREFLIGHT
 from sqlenrich.store.base import Origin
 from sqlenrich.store.jobs import StatementCancelledError, StatementFailedError
-from sqlenrich.store.warehouse import RangeAnswer, RequestRange, WarehouseBackend
+from sqlenrich.store.warehouse import NOTHING_ASKED, Asked, RangeAnswer, RequestRange, WarehouseBackend
 
 REQUEST_TOKENS = 1_000
 """Tokens that a vendor may add to a prompt: the schema, and its own instructions. Part of what a request may cost."""
@@ -74,7 +74,7 @@ class StatementAsker:
     retries: int = 0
     """Always 0: the warehouse does not tell how often it repeats a request."""
     retryable: int = 0
-    """The failures so far that may be repeated."""
+    """The failures of the round that may be repeated."""
     left: int = 0
     stopped: bool = False
     _budget: Budget | None = None
@@ -91,8 +91,8 @@ class StatementAsker:
     _size: int = 0
     _ends_at: float | None = None
     """When the statement in hand ends, at the rate of those before it."""
-    _failed: int = 0
-    """The failures so far."""
+    _found: Asked = NOTHING_ASKED
+    """What was asked so far."""
     _failing_since: float | None = None
     """Since when each statement has failed for a passing reason."""
     _pauses: Iterator[float] = field(default_factory=lambda: iter(()))
@@ -151,7 +151,7 @@ class StatementAsker:
         if self._rounds:
             self.backend.jobs.pause(self.policy.round_delay_s)
         self._rounds += 1
-        self._call, self.left, self._asked, self._after = call, pending, 0, ""
+        self._call, self.left, self._asked, self._after, self.retryable = call, pending, 0, "", 0
         self._began = time.monotonic()
 
     def ask_first(self, *, answered: bool) -> None:  # noqa: ARG002
@@ -197,13 +197,12 @@ class StatementAsker:
             raise failures[0].error
         for failure in failures:
             self._store_failure(call, failure)
-        self.backend.read_stored(self.plan, part)
         self._asked += part.requests
         self.left -= part.requests
         answers = self.backend.answers_of(call, part, JUDGED)
         if first and self.left:
             self._check_preflight(answers)
-        self._account(budget, answers)
+        self._account(budget, call, part, answers)
         self._after = part.upto
         if self.progress.ends_run():
             self.stopped = True
@@ -346,24 +345,24 @@ class StatementAsker:
         )
         self.backend.append(self.plan, [answer], self.origin)
 
-    def _account(self, budget: Budget | None, answers: Sequence[RangeAnswer]) -> None:
-        """Count what was stored, judge some of its answers, and show progress."""
-        found = self.backend.asked_so_far(self.plan, self.origin.run_id)
-        self.retryable = found.repeatable
+    def _account(self, budget: Budget | None, call: Step, part: RequestRange, answers: Sequence[RangeAnswer]) -> None:
+        """Count what was stored of a range, judge some of its answers, and show progress."""
+        found = self.backend.asked_of(call, part)
+        self._found = total = self._found.plus(found)
+        self.retryable += found.repeatable
         self.progress.stored_elsewhere(
-            found.answers - self.progress.stored,
+            found.answers,
             answers,
-            failed=found.failed - self._failed,
-            all_failed=found.failed,
-            tokens_in=found.tokens_in,
-            tokens_out=found.tokens_out,
+            failed=found.failed,
+            all_failed=total.failed,
+            tokens_in=total.tokens_in,
+            tokens_out=total.tokens_out,
         )
-        self._failed = found.failed
         if budget is not None:
             budget.calls = self.calls
             if budget.price is not None:
-                counted_cost = budget.price(found.tokens_in, 0, found.tokens_out)
-                budget.spent = self._lost + (self._uncounted if found.uncounted else counted_cost)
+                counted_cost = budget.price(total.tokens_in, 0, total.tokens_out)
+                budget.spent = self._lost + (self._uncounted if total.uncounted else counted_cost)
 
     def _check_preflight(self, rows: Sequence[RangeAnswer]) -> None:
         """End the run where all of the first requests failed, or no answer to them can be read."""

@@ -10,7 +10,7 @@ from sqlglot import exp
 from sqlenrich.core.engine import Engine, Scripting
 from sqlenrich.core.errors import UnsupportedError
 from sqlenrich.core.printer import print_sql
-from sqlenrich.core.sql import case, concat, func, literal
+from sqlenrich.core.sql import Sql, case, concat, func, literal
 from sqlenrich.engines import get_engine
 from sqlenrich.plan.checked_step import UNREAD_SHOWN, UNREADABLE
 from sqlenrich.plan.plan import Plan, Step
@@ -107,7 +107,7 @@ def loop(
         pending = exp.select("*").from_(pending.subquery("pending")).order_by("request_hash").limit(max_requests)
     number = str(chunks)
     if chunks is None:
-        number = print_sql(engine, call.relations.bound(parts(scripting)).subquery())
+        number = print_sql(engine, exp.Paren(this=call.relations.bound(parts(scripting))))
     own = [of_prompts(engine, call)]
     if scripting.since is not None:
         own.append(exp.GTE(this=exp.column("asked_at"), expression=scripting.since()))
@@ -162,11 +162,12 @@ def problem(engine: Engine, scripting: Scripting, call: Step) -> exp.Select:
     NULL as well where no other request is left to ask: then the failures are rows of the quarantine. Where an UPDATE
     reads answers, these are not read yet.
     """
-    error, response, raw = (exp.column(name, "r") for name in ("call_error", "response", "raw"))
+    error: Sql = exp.column("call_error", "r")
+    response: Sql = exp.column("response", "r")
     if engine.updates and call.reading is not None:
         error, response = (call.reading[name].copy() for name in ("call_error", "response"))
     nothing = exp.Is(this=response, expression=exp.Null())
-    begins = engine.text.substr(raw, literal(1), literal(UNREAD_SHOWN))
+    begins = engine.text.substr(exp.column("raw", "r"), literal(1), literal(UNREAD_SHOWN))
     unread = case((nothing, concat(literal(f"UNREADABLE {UNREADABLE}"), begins)))
     failure = func("COALESCE", concat(literal("CALL_ERROR "), error), unread)
     same = [

@@ -316,20 +316,26 @@ def upper_bound(after: str, count: int) -> exp.Select:
     return select("MAX(request_hash)", "COUNT(*)", f"SUM({PROMPT_BYTES})").from_(found.subquery("following"))
 
 
-def pending_answers(after: str, upto: str, since: Since, most: int) -> exp.Select:
-    """The stored answers to a range of pending requests: text, error, finish reason, raw, models."""
+def pending_answers(engine: Engine, call: Step, after: str, upto: str, since: Since, most: int) -> exp.Select:
+    """The answers to a range of pending requests: text, error, finish reason, raw, models."""
     columns = ("response", "call_error", "finish_reason", "raw", "model", "served_model")
-    found = select(*(f"r.{name}" for name in columns)).from_(symbol("responses", "r"))
-    found = found.join(symbol("pending", "p"), on=_same_attempt())
-    found = found.where(*within(after, upto, "p"), *within(after, upto, "r"), *since.conditions("r"))
-    return found.order_by("r.request_hash").limit(most)
+    found = select(*(f"r.{name}" for name in columns))
+    return _of_pending(found, engine, call, after, upto, since).order_by("r.request_hash").limit(most)
 
 
-def asked_so_far(run_id: str, since: Since) -> exp.Select:
-    """Of a run: answers, failures, failures that may be repeated, answers without token counts, tokens in and out."""
+def asked_of(engine: Engine, call: Step, after: str, upto: str, since: Since) -> exp.Select:
+    """Of the answers to a range of pending requests: their number, failures, failures that may be repeated, answers
+    without token counts, tokens in and out."""
     failed, repeatable = "COUNT(call_error)", "SUM(CASE WHEN retryable THEN 1 ELSE 0 END)"
     columns = ("COUNT(*)", failed, repeatable, UNCOUNTED, "SUM(tokens_in)", "SUM(tokens_out)")
-    return select(*columns).from_(symbol("responses")).where(equals("run_id", run_id), *since.conditions())
+    return _of_pending(select(*columns), engine, call, after, upto, since)
+
+
+def _of_pending(chosen: exp.Select, engine: Engine, call: Step, after: str, upto: str, since: Since) -> exp.Select:
+    """A query over the answers ``r`` to a range of the pending requests ``p``; those not read yet are read in it."""
+    stored = answers_as_read(engine, call).where(*within(after, upto), *since.conditions())
+    asked = select("request_hash", "attempt").from_(symbol("pending")).where(*within(after, upto))
+    return chosen.from_(stored.subquery("r")).join(asked.subquery("p"), on=_same_attempt())
 
 
 @dataclass(frozen=True)

@@ -1,4 +1,4 @@
-"""The statements by which a warehouse asks the pending requests of a range of hashes, and reads their answers."""
+"""The statement by which a warehouse asks the pending requests of a range of hashes."""
 
 from __future__ import annotations
 
@@ -9,10 +9,10 @@ from dataclasses import replace
 from sqlglot import exp
 
 from sqlenrich.core.engine import Engine
-from sqlenrich.core.sql import Sql, equals
+from sqlenrich.core.sql import Sql
 from sqlenrich.plan.plan import Step
-from sqlenrich.renderer.statements import insert_into, read_answers
-from sqlenrich.store.queries import Since, ranged, within
+from sqlenrich.renderer.statements import insert_into
+from sqlenrich.store.queries import Since, ranged
 
 HASH_BYTES = 32
 
@@ -34,16 +34,3 @@ class RangedCall:
     def between(self, after: str, upto: str, job_id: str) -> str:
         """Return the statement of a submission for the hashes after one (all, where it is empty) up to another."""
         return self._sql.replace(self._after, after).replace(self._upto, upto).replace(self._job, job_id)
-
-
-class RangedReading:
-    """The UPDATE that reads the answers of one run in a range of hashes, laid out once as :class:`RangedCall`."""
-
-    def __init__(self, engine: Engine, call: Step, since: Since, run_id: str) -> None:
-        self._after, self._upto = (secrets.token_hex(HASH_BYTES) for _ in range(2))
-        own = [*within(self._after, self._upto), *since.conditions(), equals("run_id", run_id)]
-        self._sql = read_answers(engine, call, among=own)
-
-    def between(self, after: str, upto: str) -> str:
-        """Return the statement for the hashes after one (all, where it is empty) up to another."""
-        return self._sql.replace(self._after, after).replace(self._upto, upto)

@@ -9,14 +9,21 @@ from typing import Any, NamedTuple, Self
 
 from sqlglot import exp
 
-from sqlenrich.core.bounds import AFTER_ALL
 from sqlenrich.core.errors import ConfigError, RunError
 from sqlenrich.core.lease import LeaseLostError, LeasePolicy, wait_for
 from sqlenrich.core.names import identifier
 from sqlenrich.core.printer import print_sql
+from sqlenrich.core.sql import equals
 from sqlenrich.llm.messages import Answer, Request
 from sqlenrich.plan.plan import Plan, Step
-from sqlenrich.renderer.statements import JUDGED, create_pending, overwrite_table, read_answers
+from sqlenrich.renderer.statements import (
+    JUDGED,
+    create_pending,
+    of_prompts,
+    overwrite_table,
+    read_answers,
+    unread_answers,
+)
 from sqlenrich.store import queries
 from sqlenrich.store.backend import Backend, StatementPolicy
 from sqlenrich.store.base import CommitPolicy, Origin, Results, RunStart
@@ -27,7 +34,7 @@ from sqlenrich.store.connections.base import (
     WarehouseConnection,
 )
 from sqlenrich.store.jobs import JobConnection, JobPolicy, JobRunner, Statement
-from sqlenrich.store.ranged_call import RangedCall, RangedReading
+from sqlenrich.store.ranged_call import RangedCall
 from sqlenrich.store.rights import RIGHTS, Attempt
 from sqlenrich.store.statement_ledger import (
     STATEMENTS,
@@ -41,8 +48,8 @@ SHARE_OF_STATEMENT = 0.95
 """The part of the longest statement that the rows of an INSERT take: its columns and tags take the rest."""
 
 
-class AskedSoFar(NamedTuple):
-    """What a run has asked: answers, failures among them, and tokens."""
+class Asked(NamedTuple):
+    """What was asked: answers, failures among them, and tokens."""
 
     answers: int
     failed: int
@@ -52,6 +59,13 @@ class AskedSoFar(NamedTuple):
     """The answers whose tokens are unknown."""
     tokens_in: int
     tokens_out: int
+
+    def plus(self, other: Asked) -> Asked:
+        """Return the sums of both."""
+        return Asked(*(a + b for a, b in zip(self, other, strict=True)))
+
+
+NOTHING_ASKED = Asked(0, 0, 0, 0, 0, 0)
 
 
 class RangeAnswer(NamedTuple):
@@ -110,8 +124,9 @@ class WarehouseBackend(Backend):
         self.note: Callable[[str], None] = lambda _: None
         self.jobs.on_statement = self._ran
         self.jobs.note = lambda line: self.note(line)
+        self._read: Step | None = None
+        """The call whose answers of earlier runs are read."""
         # What is run for each chunk is printed once.
-        self._reading: tuple[Step, RangedReading] | None = None
         self._asking: tuple[Step, RangedCall] | None = None
 
     def __enter__(self) -> Self:
@@ -125,7 +140,7 @@ class WarehouseBackend(Backend):
             if self.lease is not None:
                 with suppress(RunError):  # a connection that is gone leaves the lease, which ends by itself
                     self.lease.close()
-            self.lease, self._tried, self._reading, self._asking = None, False, None, None
+            self.lease, self._tried, self._read, self._asking = None, False, None, None
         finally:
             self.warehouse.__exit__(*error)
 
@@ -323,22 +338,22 @@ class WarehouseBackend(Backend):
         for sql in create_pending(self.engine, call, queries.pending_with_bytes(self.engine, query)):
             self.connection.execute(sql)
 
-    def read_stored(self, plan: Plan, part: RequestRange | None = None) -> None:
+    def read_stored(self, plan: Plan) -> None:
         """Read the stored answers that no reading, or one with other facts, has read.
 
-        The first time those of all runs; then those that this run has stored, of all requests or of a range.
+        The first time those of all runs; then those that this run has stored. An UPDATE rewrites the rows that it
+        reads, and BigQuery bills one that finds none: there is one only where an answer is unread.
         """
         call = plan.responses
         if not (call.calls_in_sql and call.reading is not None and self.engine.updates):
             return
-        if self.lease is None:
-            self.connection.execute(read_answers(self.engine, call))
-        elif self._reading is None or self._reading[0] is not call:
-            self.connection.execute(read_answers(self.engine, call))
-            self._reading = call, RangedReading(self.engine, call, self._since(), self.lease.run_id)
-        else:
-            after, upto = ("", AFTER_ALL) if part is None else (part.after, part.upto)
-            self.connection.execute(self._reading[1].between(after, upto))
+        among = [of_prompts(self.engine, call)]
+        if self.lease is not None and self._read is call:
+            among = [*self._since().conditions(), equals("run_id", self.lease.run_id)]
+        unread = unread_answers(self.engine, call, among)
+        if self.number(plan, exp.select("COUNT(*)").from_(unread.subquery("unread"))):
+            self.connection.execute(read_answers(self.engine, call, among=among))
+        self._read = call
 
     def _since(self) -> queries.Since:
         """Return the time of what this run stores."""
@@ -362,7 +377,7 @@ class WarehouseBackend(Backend):
 
     def answers_of(self, call: Step, asked: RequestRange, most: int) -> list[RangeAnswer]:
         """Return some answers to the requests of a range."""
-        query = queries.pending_answers(asked.after, asked.upto, self._since(), most)
+        query = queries.pending_answers(self.engine, call, asked.after, asked.upto, self._since(), most)
         return [RangeAnswer(*row) for row in self.connection.rows(call.relations.line(query))]
 
     def pending_request(self, call: Step, request_hash: str) -> Request:
@@ -370,10 +385,10 @@ class WarehouseBackend(Backend):
         query = queries.pending_requests(call, [request_hash])
         return Request(*self.connection.rows(call.relations.line(query))[0])
 
-    def asked_so_far(self, plan: Plan, run_id: str) -> AskedSoFar:
-        """Return what a run has asked until now."""
-        found = self.rows(plan, queries.asked_so_far(run_id, self._since()))[0]
-        return AskedSoFar(*(int(value or 0) for value in found))
+    def asked_of(self, call: Step, asked: RequestRange) -> Asked:
+        """Return what was asked of a range."""
+        query = queries.asked_of(self.engine, call, asked.after, asked.upto, self._since())
+        return Asked(*(int(value or 0) for value in self.connection.rows(call.relations.line(query))[0]))
 
     def ask(self, call: Step, asked: RequestRange, chunk: str, tags: Mapping[str, str]) -> Statement:
         """Ask the pending requests of a range that have no answer yet in one statement, under the lease."""

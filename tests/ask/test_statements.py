@@ -24,7 +24,7 @@ from sqlenrich.llm.messages import Answer, Request
 from sqlenrich.llm.throttle.budget import Budget
 from sqlenrich.store.base import Origin
 from sqlenrich.store.jobs import JobPolicy, JobRunner, Statement, StatementFailedError
-from sqlenrich.store.warehouse import AskedSoFar, RangeAnswer, RequestRange, WarehouseBackend
+from sqlenrich.store.warehouse import Asked, RangeAnswer, RequestRange, WarehouseBackend
 from tests.support.warehouse_runs import Recorder
 
 PROMPT_BYTES, MAX_TOKENS = 100, 20
@@ -81,17 +81,15 @@ class Warehouse:
         self.stored += asked
         return Statement("id", None, "responses", None, len(asked), 0.1)
 
-    def read_stored(self, plan: Any, asked: Any) -> None:
-        pass
-
     def answers_of(self, call: Any, asked: RequestRange, most: int) -> list[RangeAnswer]:
         stored = [n for n in self.stored if int(asked.after or -1) < n <= int(asked.upto)]
         return [RangeAnswer(self.text, None, "stop", self.text, "m", "m-2026-01") for _ in stored[:most]]
 
-    def asked_so_far(self, plan: Any, run_id: str) -> AskedSoFar:
-        answers = len(self.stored) + len(self.failed)
-        tokens = len(self.stored) * (PROMPT_BYTES // 4)
-        return AskedSoFar(answers, len(self.failed), self.repeatable, 0, tokens, 5 * len(self.stored))
+    def asked_of(self, call: Any, asked: RequestRange) -> Asked:
+        stored, failed = (
+            sum(int(asked.after or -1) < n <= int(asked.upto) for n in found) for found in (self.stored, self.failed)
+        )
+        return Asked(stored + failed, failed, self.repeatable, 0, stored * (PROMPT_BYTES // 4), 5 * stored)
 
     def pending_request(self, call: Any, request_hash: str) -> Request:
         return Request(request_hash, 1, "")
