@@ -95,6 +95,14 @@ class Ledger:
             raise ConfigError(f"{self.connection.place} does not tell what the last run of {name} asked: {AGAIN}")
         return Snapshot(**json.loads(rows[0][0]))
 
+    def last_report(self, name: str) -> str | None:
+        """Return what the last run of an enrichment reported; None where it ended early, or there is none."""
+        if self.connection.columns(self.table) is None:
+            return None
+        query = select("report").from_(self._table()).where(equals("name", name)).order_by("started_at DESC").limit(1)
+        rows = self.connection.rows(print_sql(self.engine, query, pretty=False))
+        return None if not rows or rows[0][0] is None else str(rows[0][0])
+
     def last_file(self, name: str) -> str | None:
         """Return the prompt file of the last run of an enrichment, where it is known."""
         if self.connection.columns(self.table) is None:

@@ -18,6 +18,7 @@ from sqlenrich.llm.messages import Answer, Request
 from sqlenrich.plan.plan import Plan, Step
 from sqlenrich.renderer.statements import (
     JUDGED,
+    RESULTS,
     create_pending,
     of_prompts,
     overwrite_table,
@@ -33,6 +34,7 @@ from sqlenrich.store.connections.base import (
     TransientError,
     WarehouseConnection,
 )
+from sqlenrich.store.current_results import FACT, ResultsMade, can_compare, different_rows
 from sqlenrich.store.jobs import JobConnection, JobPolicy, JobRunner, Statement
 from sqlenrich.store.ranged_call import RangedCall
 from sqlenrich.store.rights import RIGHTS, Attempt
@@ -124,6 +126,9 @@ class WarehouseBackend(Backend):
         self.note: Callable[[str], None] = lambda _: None
         self.jobs.on_statement = self._ran
         self.jobs.note = lambda line: self.note(line)
+        self._last: ResultsMade | None = None
+        """What the results of the last run were made of; None where it is unknown."""
+        self._made: ResultsMade | None = None
         self._read: Step | None = None
         """The call whose answers of earlier runs are read."""
         # What is run for each chunk is printed once.
@@ -141,6 +146,7 @@ class WarehouseBackend(Backend):
                 with suppress(RunError):  # a connection that is gone leaves the lease, which ends by itself
                     self.lease.close()
             self.lease, self._tried, self._read, self._asking = None, False, None, None
+            self._last = self._made = None
         finally:
             self.warehouse.__exit__(*error)
 
@@ -157,7 +163,8 @@ class WarehouseBackend(Backend):
 
     def record(self, start: RunStart, status: str, facts: Mapping[str, Any]) -> None:
         """Complete a run's line of the ledger. Its statements are lines of their own: there may be thousands."""
-        super().record(start, status, {name: value for name, value in facts.items() if name != "statements"})
+        told = {name: value for name, value in facts.items() if name != "statements"}
+        super().record(start, status, told if self._made is None else {**told, FACT: self._made})
 
     def statements_run(self) -> list[dict[str, Any]]:
         """Return the statements of the run."""
@@ -173,6 +180,7 @@ class WarehouseBackend(Backend):
         """Write a run's line; first of all refuse a second run on the same tables. Raises ConfigError."""
         if self.lease is None:
             self._claim(start)
+            self._last = ResultsMade.told(self.ledger.last_report(start.name))
         super().begin(start, known=known)
 
     def _claim(self, start: RunStart) -> None:
@@ -331,7 +339,26 @@ class WarehouseBackend(Backend):
         self.jobs.resume()
         self.hold()
         self.read_stored(plan)
-        return super().finish(plan, calls, partial=partial, unasked=unasked)
+        answers = self.number(plan, queries.count_rows("responses"))
+        made, self._made = ResultsMade.of(plan, answers), None
+        if made == self._last and self._are_current(plan, calls, unasked):
+            self.note("nothing is new: the results stay as they are")
+            results = self.results(plan, 0)
+            self.drop(plan.relations.table("pending"))
+        else:
+            results = super().finish(plan, calls, partial=partial, unasked=unasked)
+        self._made = made if results.published else None
+        return results
+
+    def _are_current(self, plan: Plan, calls: Sequence[Step], unasked: int) -> bool:
+        """Tell whether the tables of results have what these prompts and answers would make."""
+        there = can_compare(plan) and all(self.exists(plan.step(name)) for name in JUDGED)
+        if not there or unasked or self.count(calls):
+            return False
+        if self.number(plan, different_rows(self.engine, plan)):
+            return False
+        made, checked = (queries.counts_of(roles) for roles in (RESULTS, ("checked",)))
+        return sum(map(int, self.rows(plan, made)[0])) == self.number(plan, checked)
 
     def make_pending(self, call: Step, query: exp.Query) -> None:
         """Make the pending relation in the order of its hashes, so that a chunk reads its own part."""

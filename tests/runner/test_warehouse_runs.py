@@ -297,6 +297,32 @@ def test_a_run_ends_where_all_first_answers_are_refused(place: Standin, client: 
     assert report.to_text().count("  BAD_JSON: the text is not one JSON document: ") == 2
 
 
+def made(report: se.Report) -> set[str]:
+    """The tables that a run made of its answers."""
+    return {one["step"] for one in report.statements} & {"checked", "enriched", "quarantine"}
+
+
+def test_a_run_with_nothing_new_makes_no_table_again(place: Standin) -> None:
+    place.set(answers_fail=FAILURES)
+    first = enrich(place)
+    results = [(table, place.rows(table)) for table in ("tickets", "tickets_quarantine")]
+    again = enrich(place)
+    assert (made(first), made(again), again.calls) == ({"checked", "enriched", "quarantine"}, set(), 0)
+    assert [(table, place.rows(table)) for table, _ in results] == results
+    assert (again.rows_in, again.enriched, again.quarantine) == (first.rows_in, first.enriched, first.quarantine)
+    place.load(ROWS[:30])  # of the rows that are left, each request is answered
+    fewer = enrich(place)
+    assert (made(fewer), fewer.calls) == (made(first), 0)
+    assert (fewer.rows_in, fewer.enriched + fewer.quarantined) == (30, 30)
+    place.load([{**ROWS[0], "id": "another"}, *ROWS[1:30]])  # as many rows, and one of another key
+    other = enrich(place)
+    assert (made(other), other.calls) == (made(first), 0)
+    assert "another" in {key for table, _ in results for (key,) in place.rows(table, "id")}
+    assert made(enrich(place)) == set()
+    place.execute(f"DELETE FROM {place.schema}.tickets_quarantine WHERE id IS NOT NULL")
+    assert made(enrich(place)) == made(first)
+
+
 @pytest.mark.parametrize("warehouse", ["snowflake"], indirect=True)
 def test_statements_are_lines_of_a_table_and_no_part_of_the_report_that_is_stored(place: Standin) -> None:
     """A report of thousands of statements would be longer than a warehouse takes in one statement."""
