@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import json
+import os
 import pickle
 import subprocess
 import sys
+import time
+from collections.abc import Callable
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta, timezone
 from pathlib import Path
@@ -140,6 +143,64 @@ def test_the_ledger_tells_of_failed_and_stopped_runs(tmp_path: Path) -> None:
     ledger = rows(output, "SELECT status, report FROM _sqlenrich_runs ORDER BY started_at")
     assert [row[0] for row in ledger] == ["failed", "stopped", "done"]
     assert [json.loads(row[1])["quarantine"] for row in ledger] == [{"NOT_ASKED": 2}, {"NOT_ASKED": 1}, {}]
+
+
+def rewritten(path: Path) -> None:
+    """As long as before, and with the time of the old content."""
+    before = path.stat()
+    path.write_text(path.read_text().replace("text 1", "text 7"))
+    os.utime(path, ns=(before.st_atime_ns, before.st_mtime_ns))
+    assert path.stat().st_size == before.st_size
+
+
+CHANGES: dict[str, tuple[Callable[[Path], object], bool]] = {
+    "nothing": (lambda _: None, True),
+    "the content": (rewritten, False),
+    "another row": (lambda folder: folder.write_text(folder.read_text() + "9,text 9\n"), False),
+    "the same file, written again": (lambda path: path.write_text(path.read_text()), False),
+}
+
+
+@pytest.mark.parametrize("change", CHANGES)
+def test_prompts_of_an_unchanged_file_are_not_made_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, change: str
+) -> None:
+    monkeypatch.setattr("sqlenrich.store.duckdb.kept_prompts.SETTLED_S", 0.0)
+    data, output = tmp_path / "in.csv", tmp_path / "out.duckdb"
+    data.write_text("id,body\n0,text 0\n1,text 1\n2,text 2\n")
+    prompt = write_prompt(tmp_path, "key: [id]\n")
+    se.run(prompt, input=data, output=output, mock=True)
+    with duckdb.connect(str(output)) as db:
+        db.execute("UPDATE intent_prompts SET prompt = 'mark' WHERE id = '2'")
+    act, kept = CHANGES[change]
+    time.sleep(0.01)  # a tick of the clock of the file system
+    act(data)
+    report = se.run(prompt, input=data, output=output, mock=True)
+    with duckdb.connect(str(output)) as db:
+        found = dict(db.execute("SELECT id, prompt FROM intent_prompts").fetchall())
+        assert (found["2"] == "mark") is kept
+        written = {line[0]: line[2:] for line in data.read_text().splitlines()[1:]}
+        assert all(text == "mark" or written[key] in text for key, text in found.items())
+        assert found.keys() == written.keys()
+        assert (report.rows_in, report.enriched) == (len(written), len(written))
+        db.execute("DELETE FROM intent_prompts WHERE id = '0'")  # a table that somebody else has changed is made again
+    assert se.run(prompt, input=data, output=output, mock=True).rows_in == len(written)
+
+
+@pytest.mark.parametrize("where", [None, "id <> '9'"])
+def test_prompts_are_made_again_where_the_same_file_may_give_other_rows(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, where: str | None
+) -> None:
+    """A condition may be one of the day; and a file that has changed just now may do so again within a tick."""
+    monkeypatch.setattr("sqlenrich.store.duckdb.kept_prompts.SETTLED_S", 3600.0 if where is None else 0.0)
+    data, output = tmp_path / "in.csv", tmp_path / "out.duckdb"
+    data.write_text("id,body\n0,text 0\n1,text 1\n2,text 2\n")
+    prompt = write_prompt(tmp_path, "key: [id]\n")
+    se.run(prompt, input=data, output=output, mock=True, where=where)
+    with duckdb.connect(str(output)) as db:
+        db.execute("UPDATE intent_prompts SET prompt = 'mark'")
+    se.run(prompt, input=data, output=output, mock=True, where=where)
+    assert ("mark",) not in rows(output, "SELECT prompt FROM intent_prompts")
 
 
 @pytest.mark.parametrize("slice_rows", [1, 3, 11, 40])

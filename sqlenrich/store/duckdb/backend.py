@@ -26,9 +26,10 @@ from sqlenrich.store import queries
 from sqlenrich.store.backend import Backend, evenly
 from sqlenrich.store.base import Counts, Origin, RunStart, Source
 from sqlenrich.store.duckdb.answers_digest import ANSWERS_DIGEST, digest_text
-from sqlenrich.store.duckdb.database import Database, Policy, failure, name_parts
+from sqlenrich.store.duckdb.database import Database, Policy, failure, name_parts, text
 from sqlenrich.store.duckdb.files import check_replaceable, export, outputs_of
 from sqlenrich.store.duckdb.input_files import among_files
+from sqlenrich.store.duckdb.kept_prompts import made_of
 from sqlenrich.store.duckdb.source import SOURCE, open_source
 from sqlenrich.store.duckdb.tables import DuckDBTables
 from sqlenrich.store.inputs import Input, TableInMemory
@@ -51,6 +52,8 @@ class DuckDBBackend(Backend):
         self.outputs = outputs_of(output)
         self.policy = policy or Policy()
         self._inserts: dict[str, str] = {}
+        self._input: Input = None
+        """The input where the same files give the same rows."""
         self.database = Database(self.outputs.database, self.policy)
         super().__init__(self.database, "duckdb")
 
@@ -69,6 +72,8 @@ class DuckDBBackend(Backend):
     def bind(self, enrichment: Enrichment, input: Input) -> Source:
         """Open the input; a source without a key gets the column ``_row``. Raises ConfigError."""
         numbered = not enrichment.key
+        # A condition or a query may give other rows of the same files: those of today, say.
+        self._input = None if enrichment.where is not None or enrichment.query is not None else input
         types = open_source(self.database, input, enrichment.source, enrichment.query, number_rows=numbered)
         return Source(SOURCE, types)
 
@@ -93,15 +98,31 @@ class DuckDBBackend(Backend):
             if step.name != "prompts":
                 super().run_step(step)
                 return
-            # While the source is read its names come first: the new table is named in full.
-            name, catalog = step.relations.table("prompts").name, self.database.catalog()
-            table = exp.table_(name, "main", catalog, quoted=True)
-            for made in self.engine.create_table_as(table, step.relations.bound(step.query)):
-                self.database.reading(print_sql(self.engine, made, pretty=False))
+            self._make_prompts(step)
         except duckdb.OutOfMemoryException:
             raise
         except duckdb.Error as error:
             raise failure(error, f"the step {step.name} failed: ", self.database.staged) from None
+
+    def _make_prompts(self, step: Step) -> None:
+        # While the source is read its names come first: the new table is named in full.
+        name, catalog = step.relations.table("prompts").name, self.database.catalog()
+        table = exp.table_(name, "main", catalog, quoted=True)
+        created = [
+            print_sql(self.engine, made, pretty=False)
+            for made in self.engine.create_table_as(table, step.relations.bound(step.query))
+        ]
+        told = None if self._input is None else made_of(";".join(created), self._input)
+        count = f"SELECT COUNT(*) FROM {table.sql('duckdb')}"
+        if told is not None and (before := self.database.comment(name)) is not None:
+            kept = before == f"{told}, {self.database.one(count)} rows"
+            if kept:
+                return
+        for sql in created:
+            self.database.reading(sql)
+        if told is not None and self._input is not None and made_of(";".join(created), self._input) == told:
+            comment = f"{told}, {self.database.one(count)} rows"
+            self.database.execute(f"COMMENT ON TABLE {table.sql('duckdb')} IS {text(comment)}")
 
     def prepare(
         self, plan: Plan, start: RunStart, *, limit: int | None, ordered: bool, beside: Sequence[str] | None = None
@@ -112,6 +133,8 @@ class DuckDBBackend(Backend):
     def _prepare(
         self, plan: Plan, start: RunStart, limit: int | None, ordered: bool, beside: Sequence[str] | None
     ) -> Counts:
+        if beside is not None:
+            self._input = None  # the rows of earlier inputs stay
         return super().prepare(plan, start, limit=limit, ordered=ordered, beside=beside)
 
     def rows_before(self, plan: Plan) -> int | None:

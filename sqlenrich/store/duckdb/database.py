@@ -231,6 +231,12 @@ class Database:
         finally:
             self.db.execute(f"SET search_path = {text(self.paths[1])}")
 
+    def comment(self, table: str) -> str | None:
+        """Return what is told of a table of the database itself; None for nothing, and for no table."""
+        where = f"database_name = current_database() AND schema_name = 'main' AND table_name = {text(table)}"
+        found = self.db.execute(f"SELECT comment FROM duckdb_tables() WHERE {where}").fetchall()
+        return None if not found or found[0][0] is None else str(found[0][0])
+
     def catalog(self) -> str:
         return str(self.one("SELECT current_database()"))
 

@@ -80,7 +80,7 @@ def find_files(database: Database, source: str, encoding: str | None = None) -> 
         copies = _downloaded(source, database.scratch())
         found = _of_paths(source, list(copies), copies)
     else:
-        found = _of_paths(source, list(_local(source)), {})
+        found = _of_paths(source, list(local_files(source)), {})
     if found.compression == "zstd":  # DuckDB takes the missing rest of such a file for its end
         for path in found.paths:
             with unpacking(found.named(path)), found.opened(path) as file:
@@ -128,7 +128,8 @@ class _Raw(io.RawIOBase):
         return len(read)
 
 
-def _local(source: str) -> Iterator[Path]:
+def local_files(source: str) -> Iterator[Path]:
+    """Find the files of a name, a folder or a pattern, in their order. Raises ConfigError where there are none."""
     path = Path(source)
     if path.is_dir():
         files = sorted(one for one in path.rglob("*") if one.is_file() and not _hidden(one.relative_to(path)))
