@@ -186,7 +186,7 @@ class StatementAsker:
         """Ask a range of hashes and account for what the warehouse stored of it."""
         call, budget, seconds_each = self._call, self._budget, self._seconds_each()
         assert call is not None
-        found = self.backend.next_range(call, self._after, size)
+        found = self.backend.next_range(call, self._after, size, self.left)
         part = None if found is None else self._affordable(budget, call, found)
         if part is None:
             self.left = 0

@@ -53,6 +53,8 @@ class StatementPolicy:
 
     page_rows: int = 65_536
     """The pending requests that are read at a time: each page scans the relation again."""
+    wide_rows: int = 100_000
+    """Of more pending requests than this, those of one statement are looked for in a part of the relation."""
     insert_bytes: int = 250_000
     """The text of one INSERT at most, but for a longer answer. Databases bound a statement."""
 

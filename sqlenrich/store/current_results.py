@@ -14,7 +14,7 @@ from sqlglot import exp, select
 
 from sqlenrich.core.engine import Engine
 from sqlenrich.core.names import column
-from sqlenrich.core.sql import Sql, case, literal
+from sqlenrich.core.sql import literal
 from sqlenrich.core.types import BIGINT, BOOLEAN, DATE, STRING, TIMESTAMP
 from sqlenrich.plan.plan import Plan
 from sqlenrich.plan.relations import symbol
@@ -53,20 +53,21 @@ def can_compare(plan: Plan) -> bool:
     return all(kind in _COMPARED and name in checked for name, kind in prompts.items())
 
 
-def different_rows(engine: Engine, plan: Plan) -> exp.Select:
-    """The number of distinct rows of ``prompts`` that ``checked`` has more or less often.
+def different_rows(engine: Engine, plan: Plan, *, of_prompts: bool = False) -> exp.Select:
+    """The number of distinct rows of ``prompts`` that ``checked`` has more or less often, and of rows without a hash.
 
-    A prompt is compared by its hash, where it has one: few bytes of a row are read.
+    A prompt that has a hash is compared by it, so that no text is read. ``of_prompts`` compares the others, by text.
     """
-    names = list(plan.step("prompts").columns)
+    names = [name for name in plan.step("prompts").columns if of_prompts or name != "prompt"]
     hash_ = column(engine, "request_hash")
 
     def side(role: str, number: int) -> exp.Select:
-        unhashed = case((exp.Is(this=hash_.copy(), expression=exp.Null()), column(engine, "prompt")))
-        values: list[Sql] = [unhashed if name == "prompt" else column(engine, name) for name in names]
-        named = [exp.alias_(value, f"c{place}") for place, value in enumerate(values)]
-        return exp.select(*named, exp.alias_(literal(number), "side")).from_(symbol(role))
+        named = [exp.alias_(column(engine, name), f"c{place}") for place, name in enumerate(names)]
+        found = exp.select(*named, exp.alias_(literal(number), "side")).from_(symbol(role))
+        return found.where(exp.Is(this=hash_.copy(), expression=exp.Null())) if of_prompts else found
 
-    both = exp.union(side("prompts", 1), side("checked", -1), distinct=False)
-    groups = select("1 AS one").from_(both.subquery("both")).group_by(*(f"c{place}" for place in range(len(names))))
-    return select("COUNT(*)").from_(groups.having("SUM(side) <> 0").subquery("different"))
+    both = exp.union(side("prompts", 1), side("checked", -1), distinct=False).subquery("both")
+    groups = select(f"c{names.index('request_hash')} AS hashed", "SUM(side) AS surplus").from_(both)
+    groups = groups.group_by(*(f"c{place}" for place in range(len(names))))
+    counts = (f"COALESCE(SUM(CASE WHEN {test} THEN 1 ELSE 0 END), 0)" for test in ("surplus <> 0", "hashed IS NULL"))
+    return select(*counts).from_(groups.subquery("compared"))

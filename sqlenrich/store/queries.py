@@ -8,6 +8,7 @@ from datetime import datetime, timedelta
 
 from sqlglot import exp, select
 
+from sqlenrich.core.bounds import AFTER_ALL
 from sqlenrich.core.engine import Engine
 from sqlenrich.core.names import column, identifier
 from sqlenrich.core.sql import Sql, case, equals, func, literal, utc_time
@@ -308,10 +309,12 @@ def _requests(call: Step) -> exp.Select:
     return select(*call.pending.named_selects).from_(symbol("pending"))
 
 
-def upper_bound(after: str, count: int) -> exp.Select:
-    """The last hash of the next pending requests, their number, and the bytes of their prompts."""
-    found = select("request_hash", PROMPT_BYTES).from_(symbol("pending"))
-    found = found.where(exp.GT(this=exp.column("request_hash"), expression=literal(after)))
+def upper_bound(after: str, count: int, among: str = AFTER_ALL) -> exp.Select:
+    """The last hash of the next pending requests, their number, and the bytes of their prompts.
+
+    Requests after the hash ``among`` are not looked at.
+    """
+    found = select("request_hash", PROMPT_BYTES).from_(symbol("pending")).where(*within(after, among))
     found = found.order_by("request_hash").limit(count)
     return select("MAX(request_hash)", "COUNT(*)", f"SUM({PROMPT_BYTES})").from_(found.subquery("following"))
 

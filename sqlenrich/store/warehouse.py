@@ -9,6 +9,7 @@ from typing import Any, NamedTuple, Self
 
 from sqlglot import exp
 
+from sqlenrich.core.bounds import AFTER_ALL, bound_of_share
 from sqlenrich.core.errors import ConfigError, RunError
 from sqlenrich.core.lease import LeaseLostError, LeasePolicy, wait_for
 from sqlenrich.core.names import identifier
@@ -46,6 +47,8 @@ from sqlenrich.store.statement_ledger import (
     StatementLedger,
 )
 
+RANGE_MARGIN = 1.1
+"""The requests of a range, as a multiple of those that are wanted: hashes are evenly spread, but for chance."""
 SHARE_OF_STATEMENT = 0.95
 """The part of the longest statement that the rows of an INSERT take: its columns and tags take the rest."""
 
@@ -296,6 +299,8 @@ class WarehouseBackend(Backend):
             self._try_rights(plan)
             self._tried = True
         self.read_stored(plan)
+        if not self.count([call]):
+            return 0  # no prompt is read to find that out
         with self.statement.step("pending"):
             return super().refresh(plan, call, limit, ordered=ordered)
 
@@ -355,7 +360,8 @@ class WarehouseBackend(Backend):
         there = can_compare(plan) and all(self.exists(plan.step(name)) for name in JUDGED)
         if not there or unasked or self.count(calls):
             return False
-        if self.number(plan, different_rows(self.engine, plan)):
+        different, unhashed = map(int, self.rows(plan, different_rows(self.engine, plan))[0])
+        if different or (unhashed and self.number(plan, different_rows(self.engine, plan, of_prompts=True))):
             return False
         made, checked = (queries.counts_of(roles) for roles in (RESULTS, ("checked",)))
         return sum(map(int, self.rows(plan, made)[0])) == self.number(plan, checked)
@@ -396,11 +402,18 @@ class WarehouseBackend(Backend):
 
     # The calls of the model ------------------------------------------------------------------------------------------
 
-    def next_range(self, call: Step, after: str, most: int) -> RequestRange | None:
-        """Return the next ``most`` pending requests after a hash; None where there are none."""
-        query = queries.upper_bound(after, most)
-        last, count, size = self.connection.rows(call.relations.line(query))[0]
-        return None if last is None else RequestRange(after, str(last), int(count), int(size or 0))
+    def next_range(self, call: Step, after: str, most: int, left: int = 0) -> RequestRange | None:
+        """Return the next ``most`` pending requests after a hash, or a few less; None where there are none.
+
+        ``left`` are those that are pending after it. Of many only the range is read in which the next ones are likely.
+        """
+        likely = [bound_of_share(after, RANGE_MARGIN * most / left)] if left > self.statements.wide_rows else []
+        for among in (*likely, AFTER_ALL):
+            query = queries.upper_bound(after, most, among)
+            last, count, size = self.connection.rows(call.relations.line(query))[0]
+            if last is not None:
+                return RequestRange(after, str(last), int(count), int(size or 0))
+        return None
 
     def answers_of(self, call: Step, asked: RequestRange, most: int) -> list[RangeAnswer]:
         """Return some answers to the requests of a range."""

@@ -62,7 +62,7 @@ class Warehouse:
         self.jobs = self
         self.stopper = Stopper()
 
-    def next_range(self, call: Any, after: str, most: int) -> RequestRange | None:
+    def next_range(self, call: Any, after: str, most: int, left: int = 0) -> RequestRange | None:
         found = [n for n in self.left if not after or n > int(after)][:most]
         return RequestRange(after, str(found[-1]), len(found), PROMPT_BYTES * len(found)) if found else None
 

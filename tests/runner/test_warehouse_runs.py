@@ -7,6 +7,7 @@ import signal
 import time
 from collections import Counter
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, cast
 
@@ -22,7 +23,7 @@ from sqlenrich.store.jobs import JobPolicy
 from sqlenrich.store.warehouse import WarehouseBackend
 from tests.support.endpoint import ScriptedEndpoint
 from tests.support.runs import rows as duckdb_rows
-from tests.support.warehouse_runs import REQUESTS, ROWS, enrich, quick_run, start
+from tests.support.warehouse_runs import REQUESTS, ROWS, enrich, quick_backend, quick_run, start
 from tests.support.warehouses import Standin
 
 FAILURES = {"bad_json": 0.2, "missing_field": 0.1}
@@ -295,6 +296,16 @@ def test_a_run_ends_where_all_first_answers_are_refused(place: Standin, client: 
         report = enrich(place, model=model, stop_after_refused=10)
     assert (report.calls, report.stopped_at, report.exit_status) == (10, "stop_after_refused", 4)
     assert report.to_text().count("  BAD_JSON: the text is not one JSON document: ") == 2
+
+
+def test_the_next_requests_of_many_are_looked_for_in_a_part_of_them(place: Standin, tmp_path: Path) -> None:
+    backend = quick_backend(place.engine, place.folder / "tickets.prompt", place.schema)
+    backend.statements = replace(backend.statements, wide_rows=3)
+    report = enrich(place, engine=None, profile=None, output=backend, chunk_rows=5)
+    assert (report.calls, report.enriched + report.quarantined, report.pending) == (REQUESTS, len(ROWS), 0)
+    assert len(place.prompts()) == len(set(place.prompts())) == REQUESTS
+    read = [one for one in report.statements if one["step"] == "responses"]
+    assert all(one["rows"] <= 5 for one in read)
 
 
 def made(report: se.Report) -> set[str]:
