@@ -24,6 +24,7 @@ from sqlenrich.ask.observer import NullObserver, Stopper
 from sqlenrich.core.runtime import running_in
 from sqlenrich.llm.messages import Answer
 from sqlenrich.runner.report import Report
+from sqlenrich.runner.retry import retry
 from sqlenrich.runner.run import run_one
 from sqlenrich.spec.prices import Price, Prices
 from tests.simulation.backend import SimBackend
@@ -101,11 +102,15 @@ class Life:
     """The failures before."""
     faults_before: int
     """The faults that were still to happen when it began."""
+    stored_before: frozenset[tuple[str, str, int]]
+    """The answers that were stored before."""
     batched_before: int = 0
     """The requests that were in batches before."""
     stopper: Stopper = field(default_factory=Stopper)
     answered: set[str] = field(default_factory=set)
     """The prompts to which a whole answer came."""
+    arrived: int = 0
+    """The whole answers that came."""
     answered_at: float = -math.inf
     shortest: dict[tuple[int, bool], tuple[int, float]] = field(default_factory=dict)
     """Of each server and model, the length of the shortest prompt that it answered, and when."""
@@ -159,10 +164,12 @@ class Lives:
     """What happens to the call of the vendor that begins now."""
     lost_prompts: set[str] = field(default_factory=set)
     """The prompts whose answers had arrived and were lost with an ended life."""
-    committed: set[tuple[str, str]] = field(default_factory=set)
-    """The request hashes whose answers are stored for good, each with the model."""
+    committed: set[tuple[str, str, int]] = field(default_factory=set)
+    """The request hashes whose answers are stored for good, each with the model and the attempt."""
     stored_prompts: set[str] = field(default_factory=set)
     """The prompts whose answers are stored, of the lives before."""
+    refused: frozenset[str] | None = None
+    """The prompts that the retry may ask again; None before it."""
     lives: int = 0
     failed_lives: int = 0
     """The last lives in a row that ended with an error."""
@@ -252,18 +259,22 @@ class Lives:
     def stored(self, answers: Sequence[Answer]) -> None:
         """Record answers whose commit has returned."""
         self.world.note(f"stored {len(answers)}")
-        self.committed |= {(answer.request_hash, answer.model) for answer in answers if answer.call_error is None}
+        self.committed |= {(one.request_hash, one.model, one.attempt) for one in answers if one.call_error is None}
 
     def on_request(self, prompt: str) -> None:
         """Refuse a request whose answer is stored, but for the one that shows whether a server is well."""
         life = self.life
         may_be_canary = prompt in life.canaries and self.network.delivered.failures > life.failed_before
-        if not may_be_canary and (prompt in self.stored_prompts or prompt in life.answered):
+        if self.refused is not None:
+            if not may_be_canary and prompt not in self.refused:
+                life.problems.append(f"asked by the retry, although its row is accepted: {prompt!r}")
+        elif not may_be_canary and (prompt in self.stored_prompts or prompt in life.answered):
             life.problems.append(f"asked again, although it is answered: {prompt!r}")
 
     def on_answer(self, prompt: str, port: int) -> None:
         life = self.life
         life.answered.add(prompt)
+        life.arrived += 1
         life.answered_at = self.world.seconds
         place, found = (port, prompt.startswith(SECOND)), (len(prompt), self.world.seconds)
         best = life.shortest.get(place)
@@ -279,9 +290,29 @@ class Lives:
 
     def run(self) -> None:
         """Live until all is done. Raises BrokenError."""
+        self.live_on()
+        if self.scenario.retried:
+            self.begin_retry()
+            self.live_on()
+
+    def live_on(self) -> None:
+        """Live until a command is done."""
+        lived = self.lives
         while not self.live():
-            if self.lives == MOST_LIVES:
+            if self.lives - lived == MOST_LIVES:
                 raise BrokenError(f"not done after {MOST_LIVES} lives")
+
+    def begin_retry(self) -> None:
+        """Let the next lives be those of a retry, and its faults happen from now on."""
+        self.world.note("the retry begins")
+        with duckdb.connect(str(self.life.next_path), read_only=True) as db:
+            refused = db.execute("SELECT prompt FROM intent_quarantine WHERE _request_hash IS NOT NULL").fetchall()
+        self.refused = frozenset(prompt for (prompt,) in refused)
+        for (moment, number), fault in list(self.faults.items()):
+            if moment.startswith("retry "):
+                del self.faults[moment, number]
+                moment = moment.removeprefix("retry ")
+                self.faults[moment, self.world.numbers.get(moment, 0) + number] = fault
 
     def live(self) -> bool:
         """Live once; tell whether the run is complete."""
@@ -296,6 +327,7 @@ class Lives:
             len(network.delivered.asked),
             network.delivered.failures,
             len(self.faults),
+            frozenset(self.committed),
             0 if self.vendor is None else self.vendor.requests(),
         )
         network.in_flight = network.most_in_flight = 0
@@ -345,6 +377,11 @@ class Lives:
         if (batches := scenario.batches) is not None and self.vendor is not None:
             endpoint = replace(endpoint, batch_requests=batches.requests, probe=batches.probe)
             options = {"batch": BatchPolicy(vendor=vendor_maker(self.vendor)), "wait": batches.waits}
+        if self.refused is not None:
+            return retry(
+                enrichment(cascade=False), output=SimBackend(self.life.path, self), model=endpoint,
+                observer=self.notes, stopper=self.life.stopper, prices=PRICES, caps=se.Caps(stop_after_refused=0),
+            )  # fmt: skip
         first = self.lives == 1
         caps = se.Caps(
             max_calls=scenario.max_calls if first else None,
@@ -369,7 +406,7 @@ class Lives:
         with duckdb.connect(str(life.next_path)) as db:
             try:
                 found = db.execute(
-                    "SELECT DISTINCT request_hash, model FROM intent_responses WHERE call_error IS NULL"
+                    "SELECT DISTINCT request_hash, model, attempt FROM intent_responses WHERE call_error IS NULL"
                 ).fetchall()
                 prompts = dict(db.execute("SELECT request_hash, prompt FROM intent_prompts").fetchall())
             except duckdb.CatalogException:
@@ -378,7 +415,8 @@ class Lives:
         if lost := self.committed - there:
             raise BrokenError(f"{len(lost)} answers are lost whose commit had returned")
         self.committed |= there
-        self.stored_prompts |= {named(prompts[key], model) for key, model in there if key in prompts}
+        new = len(there - life.stored_before)
+        self.stored_prompts |= {named(prompts[key], model) for key, model, _ in there if key in prompts}
         lost_answers = life.answered - self.stored_prompts
         self.lost_prompts |= lost_answers
         most = (self.scenario.concurrency or MOST_CONCURRENCY) + self.scenario.unstored if life.excused else 0
@@ -386,6 +424,10 @@ class Lives:
             raise BrokenError(
                 f"{len(lost_answers)} answers that had arrived are not stored, at most {most} may be lost"
             )
+        # Each failure may have had a canary asked, whose answer is not stored.
+        failures = self.network.delivered.failures - life.failed_before
+        if self.refused is not None and life.arrived - new > most + failures:
+            raise BrokenError(f"{life.arrived} answers arrived and {new} are stored, at most {most} may be lost")
 
     def check_error(self, error: se.SqlenrichError) -> None:
         """Refuse an error without a cause."""
@@ -461,9 +503,10 @@ class Lives:
             good = {row[0]: row[1:] for row in db.execute("SELECT id, label, urgency, _model FROM intent").fetchall()}
             bad = dict(db.execute("SELECT id, _error FROM intent_quarantine").fetchall())
             twice = db.execute(
-                "SELECT COUNT(*) FROM (SELECT request_hash, model FROM intent_responses WHERE call_error IS NULL "
-                "GROUP BY ALL HAVING COUNT(*) > 1)"
+                f"SELECT COUNT(*) FROM (SELECT request_hash, model{'' if self.refused is None else ', attempt'} "
+                "FROM intent_responses WHERE call_error IS NULL GROUP BY ALL HAVING COUNT(*) > 1)"
             ).fetchall()[0][0]
+            most_attempts = db.execute("SELECT COALESCE(MAX(attempt), 0) FROM intent_responses").fetchall()[0][0]
             attempts = dict(db.execute(
                 "SELECT id, (SELECT MAX(attempt) FROM intent_responses r WHERE r.request_hash = p.request_hash) "
                 "FROM intent_prompts p").fetchall())  # fmt: skip
@@ -473,6 +516,8 @@ class Lives:
             raise BrokenError("the last line of the ledger is open")
         if twice:
             raise BrokenError(f"{twice} requests have two answers")
+        if most_attempts > MOST_ATTEMPTS:
+            raise BrokenError(f"attempt {most_attempts}, and {MOST_ATTEMPTS} are allowed")
         if len(good) + len(bad) != scenario.rows or set(good) & set(bad):
             raise BrokenError("a row is missing, or there twice")
         for row in self.rows():
@@ -489,6 +534,8 @@ class Lives:
             given_up = failed > 0 and (attempts[key] >= MOST_ATTEMPTS or failed >= MOST_TIMEOUTS)
             if found != expected and not (found == "CALL_ERROR" and given_up):
                 raise BrokenError(f"row {key}: {found}, not {expected}")
+            if self.refused is not None and found == "BAD_JSON" and attempts[key] < MOST_ATTEMPTS:
+                raise BrokenError(f"row {key} was not asked again: attempt {attempts[key]}")
         if self.vendor is not None:
             paid = Counter(self.vendor.paid()) + Counter(delivered.good)
             again = [prompt for prompt, count in paid.items() if count > 1 and prompt not in self.lost_prompts]

@@ -23,7 +23,8 @@ class Fault:
 
     moment: str
     """``request``, ``append`` (a commit of answers), ``statement`` (any other), ``turn`` (of the loop), ``vendor`` (a
-    call of the vendor of batches), ``called`` (its end) or ``wait`` (for batches)."""
+    call of the vendor of batches), ``called`` (its end) or ``wait`` (for batches). After ``retry `` the number counts
+    from the begin of the retry that follows the run."""
     number: int
     kind: str
     amount: float = 0.0
@@ -71,6 +72,8 @@ class Scenario:
     faults: tuple[Fault, ...]
     batches: Batches | None = None
     """None: requests are sent one by one."""
+    retried: bool = False
+    """Whether the refused rows are asked again once the run is complete."""
 
     def without(self, places: Collection[int]) -> Scenario:
         """Return the scenario without some of its faults, by their place."""
@@ -107,7 +110,9 @@ def drawn(seed: int) -> Scenario:
         shuffles=draw.random() < 0.5,
         faults=tuple(_faults(draw, requests, servers)),
     )
-    return by_batches(found) if seed % 4 == 1 else found
+    if seed % 4 == 1:
+        return by_batches(found)
+    return found if found.cascade else retried(found)
 
 
 def by_batches(scenario: Scenario) -> Scenario:
@@ -133,6 +138,22 @@ def by_batches(scenario: Scenario) -> Scenario:
         Fault("wait", draw.randint(1, 12), draw.choice(("kill-before", "stop"))) for _ in range(draw.choice((0, 0, 1)))
     ]
     return replace(scenario, batches=batches, max_cost=None, servers=1, faults=(*scenario.faults, *faults))
+
+
+def retried(scenario: Scenario) -> Scenario:
+    """Return a scenario whose refused rows are asked again, or the same."""
+    draw = random.Random(f"retry {scenario.seed}")
+    if draw.random() < 0.4:
+        return scenario
+    refused = max(1, scenario.texts // 13)
+    kinds = [("append", kind, 6) for kind in STORE_FAULTS]
+    kinds += [("statement", "kill-before", 30), ("turn", "kill-before", 40 * refused), ("request", "stop", 2 * refused)]
+    faults = []
+    for _ in range(draw.choice((0, 1, 2, 4))):
+        moment, kind, most = draw.choice(kinds)
+        amount = draw.random() if kind == "torn" else draw.uniform(0.0, 3.0)
+        faults.append(Fault(f"retry {moment}", draw.randint(1, most), kind, amount))
+    return replace(scenario, retried=True, faults=(*scenario.faults, *faults))
 
 
 def _faults(draw: random.Random, requests: int, servers: int) -> list[Fault]:
