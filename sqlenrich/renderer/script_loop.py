@@ -166,10 +166,6 @@ def problem(engine: Engine, scripting: Scripting, call: Step) -> exp.Select:
     response: Sql = exp.column("response", "r")
     if engine.updates and call.reading is not None:
         error, response = (call.reading[name].copy() for name in ("call_error", "response"))
-    nothing = exp.Is(this=response, expression=exp.Null())
-    begins = engine.text.substr(exp.column("raw", "r"), literal(1), literal(UNREAD_SHOWN))
-    unread = case((nothing, concat(literal(f"UNREADABLE {UNREADABLE}"), begins)))
-    failure = func("COALESCE", concat(literal("CALL_ERROR "), error), unread)
     same = [
         exp.EQ(this=exp.column(name, "r"), expression=exp.column(name, "p")) for name in ("request_hash", "attempt")
     ]
@@ -177,12 +173,16 @@ def problem(engine: Engine, scripting: Scripting, call: Step) -> exp.Select:
     within = [exp.LTE(this=exp.column("request_hash", table), expression=first.copy()) for table in ("p", "r")]
     later = exp.GT(this=exp.column("request_hash", "o"), expression=first.copy())
     others = exp.Exists(this=exp.select(literal(1)).from_(symbol("pending", "o")).where(later))
-    asked = exp.select(exp.alias_(failure, "failure")).from_(symbol("responses", "r"))
+    begins = engine.text.substr(exp.column("raw", "r"), literal(1), literal(UNREAD_SHOWN))
+    read = {"failed": error, "given": response, "begins": begins}
+    asked = exp.select(*(exp.alias_(value, name) for name, value in read.items())).from_(symbol("responses", "r"))
     asked = asked.join(symbol("pending", "p"), on=exp.and_(*same)).where(*within, others)
-    failed = exp.Count(this=exp.column("failure"))
-    every = exp.EQ(this=exp.Count(this=exp.Star()), expression=failed)
-    shown = case((every, exp.Max(this=exp.column("failure"))))
-    return exp.select(shown).from_(asked.subquery("asked"))
+    nothing = exp.Is(this=exp.column("given"), expression=exp.Null())
+    bad = exp.or_(exp.Not(this=exp.Is(this=exp.column("failed"), expression=exp.Null())), nothing)
+    every = exp.EQ(this=exp.Count(this=exp.Star()), expression=exp.Count(this=case((bad, literal(1)))))
+    unread = concat(literal(f"UNREADABLE {UNREADABLE}"), exp.Max(this=exp.column("begins")))
+    message = func("COALESCE", concat(literal("CALL_ERROR "), exp.Max(this=exp.column("failed"))), unread)
+    return exp.select(case((every, message))).from_(asked.subquery("asked"))
 
 
 def part_of(call: Step, scripting: Scripting) -> Step:

@@ -391,6 +391,7 @@ class WarehouseBackend(Backend):
         unread = unread_answers(self.engine, call, among)
         if self.number(plan, exp.select("COUNT(*)").from_(unread.subquery("unread"))):
             self.connection.execute(read_answers(self.engine, call, among=among))
+            self._last = None  # other answers than those of which the results were made
         self._read = call
 
     def _since(self) -> queries.Since:

@@ -35,7 +35,10 @@ BEGIN
       SET parts = {parts};
       SET upto = first_hash;
     ELSE
-      SET upto = GREATEST(first_hash, {bound});
+      SET upto = GREATEST(
+        first_hash,
+        {bound}
+      );
     END IF;
     IF part = 1 THEN
       SET problem = (

@@ -250,36 +250,39 @@ BEGIN
       SET problem = (
         -- NULL unless the first requests all failed and others are left
         SELECT
-          CASE WHEN COUNT(*) = COUNT(failure) THEN MAX(failure) END
+          CASE
+            WHEN COUNT(*)
+                = COUNT(CASE WHEN failed IS NOT NULL OR given IS NULL THEN 1 END)
+              THEN COALESCE(
+                'CALL_ERROR ' || MAX(failed),
+                'UNREADABLE no known place of the answer holds a text: '
+                  || MAX(begins)
+              )
+          END
         FROM (
           SELECT
             COALESCE(
-              'CALL_ERROR ' || COALESCE(
-                NULLIF(GET_JSON_OBJECT(`raw`, '$.errorMessage'), ''),
-                NULLIF(GET_JSON_OBJECT(`raw`, '$.error'), ''),
-                NULLIF(GET_JSON_OBJECT(`raw`, '$.errorStatus'), '')
-              ),
+              NULLIF(GET_JSON_OBJECT(`raw`, '$.errorMessage'), ''),
+              NULLIF(GET_JSON_OBJECT(`raw`, '$.error'), ''),
+              NULLIF(GET_JSON_OBJECT(`raw`, '$.errorStatus'), '')
+            ) AS failed,
+            COALESCE(
+              GET_JSON_OBJECT(`raw`, '$.result'),
+              GET_JSON_OBJECT(`raw`, '$.response'),
               CASE
                 WHEN COALESCE(
-                    GET_JSON_OBJECT(`raw`, '$.result'),
-                    GET_JSON_OBJECT(`raw`, '$.response'),
-                    CASE
-                      WHEN COALESCE(
-                          NULLIF(GET_JSON_OBJECT(`raw`, '$.errorMessage'), ''),
-                          NULLIF(GET_JSON_OBJECT(`raw`, '$.error'), ''),
-                          NULLIF(GET_JSON_OBJECT(`raw`, '$.errorStatus'), '')
-                        ) IS NULL
-                        AND (
-                          TRY_VARIANT_GET(TRY_PARSE_JSON(`raw`), '$.result', 'variant') IS NOT NULL
-                          OR TRY_VARIANT_GET(TRY_PARSE_JSON(`raw`), '$.response', 'variant') IS NOT NULL
-                        )
-                        THEN ''
-                    END
+                    NULLIF(GET_JSON_OBJECT(`raw`, '$.errorMessage'), ''),
+                    NULLIF(GET_JSON_OBJECT(`raw`, '$.error'), ''),
+                    NULLIF(GET_JSON_OBJECT(`raw`, '$.errorStatus'), '')
                   ) IS NULL
-                  THEN 'UNREADABLE no known place of the answer holds a text: '
-                    || SUBSTRING(r.raw, 1, 500)
+                  AND (
+                    TRY_VARIANT_GET(TRY_PARSE_JSON(`raw`), '$.result', 'variant') IS NOT NULL
+                    OR TRY_VARIANT_GET(TRY_PARSE_JSON(`raw`), '$.response', 'variant') IS NOT NULL
+                  )
+                  THEN ''
               END
-            ) AS failure
+            ) AS given,
+            SUBSTRING(r.raw, 1, 500) AS begins
           FROM `transaction_responses` AS r
           JOIN `transaction_pending` AS p
             ON r.request_hash = p.request_hash AND r.attempt = p.attempt

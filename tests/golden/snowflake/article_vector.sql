@@ -231,17 +231,20 @@ BEGIN
       problem := (
         -- NULL unless the first requests all failed and others are left
         SELECT
-          CASE WHEN COUNT(*) = COUNT(failure) THEN MAX(failure) END
+          CASE
+            WHEN COUNT(*)
+                = COUNT(CASE WHEN failed IS NOT NULL OR given IS NULL THEN 1 END)
+              THEN COALESCE(
+                'CALL_ERROR ' || MAX(failed),
+                'UNREADABLE no known place of the answer holds a text: '
+                  || MAX(begins)
+              )
+          END
         FROM (
           SELECT
-            COALESCE(
-              'CALL_ERROR ' || sqlenrich_error(raw),
-              CASE
-                WHEN sqlenrich_response(raw) IS NULL
-                  THEN 'UNREADABLE no known place of the answer holds a text: '
-                    || SUBSTR(r.raw, 1, 500)
-              END
-            ) AS failure
+            sqlenrich_error(raw) AS failed,
+            sqlenrich_response(raw) AS given,
+            SUBSTR(r.raw, 1, 500) AS begins
           FROM article_vector_responses AS r
           JOIN article_vector_pending AS p
             ON r.request_hash = p.request_hash AND r.attempt = p.attempt

@@ -153,17 +153,20 @@ BEGIN
       SET problem = (
         -- NULL unless the first requests all failed and others are left
         SELECT
-          CASE WHEN COUNT(*) = COUNT(failure) THEN MAX(failure) END
+          CASE
+            WHEN COUNT(*)
+                = COUNT(CASE WHEN failed IS NOT NULL OR given IS NULL THEN 1 END)
+              THEN COALESCE(
+                'CALL_ERROR ' || MAX(failed),
+                'UNREADABLE no known place of the answer holds a text: '
+                  || MAX(begins)
+              )
+          END
         FROM (
           SELECT
-            COALESCE(
-              'CALL_ERROR ' || r.call_error,
-              CASE
-                WHEN r.response IS NULL
-                  THEN 'UNREADABLE no known place of the answer holds a text: '
-                    || SUBSTRING(r.raw, 1, 500)
-              END
-            ) AS failure
+            r.call_error AS failed,
+            r.response AS given,
+            SUBSTRING(r.raw, 1, 500) AS begins
           FROM `product_attributes_responses` AS r
           JOIN `product_attributes_pending` AS p
             ON r.request_hash = p.request_hash AND r.attempt = p.attempt
