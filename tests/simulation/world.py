@@ -105,9 +105,14 @@ class World(Runtime):
         return raised
 
     def raised(self, loop: asyncio.AbstractEventLoop, context: Mapping[str, Any]) -> None:
-        """Take what a callback of a living process raised; what a closed loop has left is freed later."""
+        """Take what a callback of a living process raised.
+
+        What a dead one has left is freed later. It may then begin a timer in the loop that runs at that moment, and
+        find its own loop closed.
+        """
         error = context.get("exception")
-        if error is not None and not self.dead and not loop.is_closed():
+        of_the_dead = isinstance(error, RuntimeError) and str(error) == "Event loop is closed"
+        if error is not None and not self.dead and not loop.is_closed() and not of_the_dead:
             self._raised.append(f"a callback raised {error!r}: {context['message']}")
 
 
