@@ -5,7 +5,7 @@
 The statements are those of the plan. sqlglot tells which columns of which table each of them reads. The widths of the
 columns are means of a run of the file over its sample with the mock model; ``raw`` has 900 bytes more than the text.
 Three runs are reckoned: the first one, one with nothing new, and one in which a share of the rows is new; each by a
-script and by ``sqlenrich run``. Each row is a request of its own. No warehouse is asked.
+script and by ``sqlenrich run``. Each row is a request of its own, and accepted. No warehouse is asked.
 
 Prints a table in Markdown: bytes read and written, and what BigQuery bills for them, where no partition or cluster
 spares any, at its price on demand.
@@ -38,14 +38,14 @@ from sqlenrich.store.queries import Since, asked_of, count_pending, pending_answ
 ENGINE = "bigquery"
 """The columns that a statement reads are the same on each engine."""
 DOLLARS_A_TIB = 6.25
-"""BigQuery on demand: https://cloud.google.com/bigquery/pricing, read 2026-11-28."""
+"""What BigQuery is taken to cost on demand: prices differ by region."""
 ENVELOPE = 900
 """The bytes of an answer in ``raw`` beside the model's text: the vendor's names, counts and ratings."""
 WIDTHS = {"attempt": 8, "retryable": 1, "tokens_in": 8, "tokens_cached": 8, "tokens_out": 8, "latency_ms": 8}
 WIDTHS |= {"asked_at": 8, "_asked_at": 8, "_repaired": 1, "_attempts": 8, "prompt_bytes": 8}
 WIDTHS |= {"request_hash": 66, "_request_hash": 66, "sent_hash": 66, "run_id": 30, "read_by": 24, "model": 24}
 WIDTHS |= {"_model": 24, "served_model": 24, "fingerprint": 18, "_fingerprint": 18, "request_id": 40, "version": 3}
-"""The bytes of columns of a fixed form. A NULL takes none."""
+"""The bytes of columns of a fixed form."""
 TIB = 2**40
 
 

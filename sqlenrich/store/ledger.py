@@ -84,35 +84,32 @@ class Ledger:
 
     def last_snapshot(self, name: str) -> Snapshot:
         """Return what made the prompts of an enrichment. Raises ConfigError where there are none, or it is unknown."""
-        rows: list[tuple[Any, ...]] = []
-        if self.connection.columns(self.table) is not None:
-            named = equals("name", name)
-            query = select("snapshot").from_(self._table()).where(named).order_by("started_at DESC").limit(1)
-            rows = self.connection.rows(print_sql(self.engine, query, pretty=False))
+        rows = self._of_last(name, "snapshot")
         if not rows:
             raise ConfigError(f"{self.connection.place} holds no run of {name}: run it first")
-        if rows[0][0] is None:
+        if rows[0] is None:
             raise ConfigError(f"{self.connection.place} does not tell what the last run of {name} asked: {AGAIN}")
-        return Snapshot(**json.loads(rows[0][0]))
+        return Snapshot(**json.loads(rows[0]))
 
     def last_report(self, name: str) -> str | None:
         """Return what the last run of an enrichment reported; None where it ended early, or there is none."""
-        if self.connection.columns(self.table) is None:
-            return None
-        query = select("report").from_(self._table()).where(equals("name", name)).order_by("started_at DESC").limit(1)
-        rows = self.connection.rows(print_sql(self.engine, query, pretty=False))
-        return None if not rows or rows[0][0] is None else str(rows[0][0])
+        rows = self._of_last(name, "report")
+        return rows[0] if rows else None
 
     def last_file(self, name: str) -> str | None:
         """Return the prompt file of the last run of an enrichment, where it is known."""
-        if self.connection.columns(self.table) is None:
-            return None
-        named = equals("name", name)
         known = exp.Not(this=exp.Is(this=exp.column("snapshot"), expression=exp.Null()))
-        query = select("snapshot").from_(self._table()).where(named, known).order_by("started_at DESC").limit(1)
-        rows = self.connection.rows(print_sql(self.engine, query, pretty=False))
-        file = json.loads(rows[0][0]).get("file") if rows else None
+        rows = self._of_last(name, "snapshot", known)
+        file = json.loads(rows[0] or "{}").get("file") if rows else None
         return None if file is None else str(file)
+
+    def _of_last(self, name: str, column: str, *conditions: Sql) -> list[str | None]:
+        """Return a column of the last run of an enrichment that meets some conditions; nothing where there is none."""
+        if self.connection.columns(self.table) is None:
+            return []
+        query = select(column).from_(self._table()).where(equals("name", name), *conditions)
+        query = query.order_by("started_at DESC").limit(1)
+        return [value for (value,) in self.connection.rows(print_sql(self.engine, query, pretty=False))]
 
     def names(self) -> tuple[str, ...]:
         """Return the names of the enrichments that have runs."""

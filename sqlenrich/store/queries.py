@@ -8,7 +8,7 @@ from datetime import datetime, timedelta
 
 from sqlglot import exp, select
 
-from sqlenrich.core.bounds import AFTER_ALL
+from sqlenrich.core.bounds import AFTER_ALL, bound
 from sqlenrich.core.engine import Engine
 from sqlenrich.core.names import column, identifier
 from sqlenrich.core.sql import Sql, case, equals, func, literal, utc_time
@@ -424,7 +424,7 @@ def constant(engine: Engine, value: object, kind: Type) -> Sql:
 
 def hash_slice(hash_: Sql, index: int, count: int, *, nulls: bool) -> Sql:
     """The test that a hash is in one of ``count`` equal ranges, from 0; ``nulls``: rows without a hash belong to it."""
-    low, high = (literal(f"{n * 2**32 // count:08x}" if n else "") for n in (index, index + 1))
+    low, high = (literal(bound(n, count, 8) if n else "") for n in (index, index + 1))
     tests: list[Sql] = [exp.GTE(this=hash_.copy(), expression=low)]
     if index + 1 < count:
         tests.append(exp.LT(this=hash_.copy(), expression=high))

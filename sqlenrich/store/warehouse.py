@@ -19,7 +19,6 @@ from sqlenrich.llm.messages import Answer, Request
 from sqlenrich.plan.plan import Plan, Step
 from sqlenrich.renderer.statements import (
     JUDGED,
-    RESULTS,
     create_pending,
     of_prompts,
     overwrite_table,
@@ -368,8 +367,8 @@ class WarehouseBackend(Backend):
             raise
         except RunError:  # a column that is not what the source tells may not be comparable
             return False
-        made, checked = (queries.counts_of(roles) for roles in (RESULTS, ("checked",)))
-        return sum(map(int, self.rows(plan, made)[0])) == self.number(plan, checked)
+        checked, good, bad = map(int, self.rows(plan, queries.counts_of(JUDGED))[0])
+        return checked == good + bad
 
     def make_pending(self, call: Step, query: exp.Query) -> None:
         """Make the pending relation in the order of its hashes, so that a chunk reads its own part."""

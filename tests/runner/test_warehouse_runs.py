@@ -298,14 +298,14 @@ def test_a_run_ends_where_all_first_answers_are_refused(place: Standin, client: 
     assert report.to_text().count("  BAD_JSON: the text is not one JSON document: ") == 2
 
 
-def test_the_next_requests_of_many_are_looked_for_in_a_part_of_them(place: Standin, tmp_path: Path) -> None:
+def test_the_next_requests_of_many_are_looked_for_in_a_part_of_them(place: Standin) -> None:
     backend = quick_backend(place.engine, place.folder / "tickets.prompt", place.schema)
     backend.statements = replace(backend.statements, wide_rows=3)
     report = enrich(place, engine=None, profile=None, output=backend, chunk_rows=5)
     assert (report.calls, report.enriched + report.quarantined, report.pending) == (REQUESTS, len(ROWS), 0)
     assert len(place.prompts()) == len(set(place.prompts())) == REQUESTS
-    read = [one for one in report.statements if one["step"] == "responses"]
-    assert all(one["rows"] <= 5 for one in read)
+    asked = [one["rows"] for one in report.statements if one["step"] == "responses"]
+    assert max(asked) <= 5
 
 
 def made(report: se.Report) -> set[str]:

@@ -9,7 +9,7 @@ from sqlenrich.core.engine import Scripting
 
 MOST_REQUESTS = 500_000
 """A job ends after six hours, in which one to ten million rows are answered:
-https://docs.cloud.google.com/bigquery/docs/generative-ai-overview."""
+https://docs.cloud.google.com/bigquery/docs/choose-text-generation-function."""
 
 SCRIPTING = Scripting(
     block="""\

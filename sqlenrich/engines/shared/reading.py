@@ -145,17 +145,18 @@ def _columns(facts: AnswerFacts, json: StoredJson, raw: Sql, embedding: Embeddin
         lambda error: func("COALESCE", json.matches(func("LOWER", error), retryable()), literal(False)),
         "a later attempt may succeed",
     )
+
+    def finish_in(raw: Sql) -> Sql | None:
+        return finish_of(raw) if facts.finish_reason else None
+
     response_of = SharedFunction(
         "response",
         {"raw": STRING},
         STRING,
-        lambda raw: _response(
-            facts, json, raw, error_of(raw), finish_of(raw) if facts.finish_reason else None, embedding
-        ),
+        lambda raw: _response(facts, json, raw, error_of(raw), finish_in(raw), embedding),
         "the model's text; empty where it gave none",
     )
-    error = error_of(raw)
-    finish = finish_of(raw) if facts.finish_reason else None
+    error, finish = error_of(raw), finish_in(raw)
     columns: dict[str, Sql] = {
         "response": response_of(raw),
         "call_error": error,

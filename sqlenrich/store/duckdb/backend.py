@@ -112,17 +112,18 @@ class DuckDBBackend(Backend):
             print_sql(self.engine, made, pretty=False)
             for made in self.engine.create_table_as(table, step.relations.bound(step.query))
         ]
-        told = None if self._input is None else made_of(";".join(created), self._input)
-        count = f"SELECT COUNT(*) FROM {table.sql('duckdb')}"
-        if told is not None and (before := self.database.comment(name)) is not None:
-            kept = before == f"{told}, {self.database.one(count)} rows"
-            if kept:
-                return
+        written = table.sql("duckdb")
+        told, comment = made_of(created, self._input), self.database.comment(name)
+
+        def as_it_is() -> str:
+            return f"{told}, {self.database.one(f'SELECT COUNT(*) FROM {written}')} rows"
+
+        if told is not None and comment is not None and comment == as_it_is():
+            return
         for sql in created:
             self.database.reading(sql)
-        if told is not None and self._input is not None and made_of(";".join(created), self._input) == told:
-            comment = f"{told}, {self.database.one(count)} rows"
-            self.database.execute(f"COMMENT ON TABLE {table.sql('duckdb')} IS {text(comment)}")
+        if told is not None and made_of(created, self._input) == told:  # the files did not change meanwhile
+            self.database.execute(f"COMMENT ON TABLE {written} IS {text(as_it_is())}")
 
     def prepare(
         self, plan: Plan, start: RunStart, *, limit: int | None, ordered: bool, beside: Sequence[str] | None = None

@@ -8,6 +8,7 @@ from __future__ import annotations
 import hashlib
 import json
 import time
+from collections.abc import Sequence
 from pathlib import Path
 
 import duckdb
@@ -20,12 +21,12 @@ SETTLED_S = 2.0
 """A file that changed within this time may change again without a sign: its times are those of the last clock tick."""
 
 
-def made_of(sql: str, source: Input) -> str | None:
-    """Return a digest of a statement and of the local files that it reads; None where their state is not known."""
+def made_of(statements: Sequence[str], source: Input) -> str | None:
+    """Return a digest of statements and of the local files that they read; None where their state is not known."""
     files = _state(source)
     if files is None:
         return None
-    told = json.dumps([sql, __version__, duckdb.__version__, files])
+    told = json.dumps([*statements, __version__, duckdb.__version__, files])
     return f"made of {hashlib.sha256(told.encode()).hexdigest()}"
 
 
