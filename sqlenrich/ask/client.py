@@ -106,7 +106,9 @@ class ClientAsker:
     def begin(self, call: Step, pending: int) -> None:
         """Begin a round."""
         self.retryable, self.left, self._few = 0, pending, True
-        self._call, self.requests = call, self.backend.requests(call, pending)
+        self._call = call
+        # A relation that would be empty is not always made.
+        self.requests = self.backend.requests(call, pending) if pending else iter(())
 
     def ask_first(self, *, answered: bool) -> None:
         """Ask the first request, the last and some between: neighbours are alike, and may fail alike."""
