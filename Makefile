@@ -17,6 +17,9 @@ PYTEST_ARGS ?= -n 4 --dist loadgroup
 VLLM ?= .cache/vllm
 SEEDS ?= 1000
 
+# The programs that tests start would each compile the package again.
+export PYTHONDONTWRITEBYTECODE :=
+
 .PHONY: demo test check lint simulate docs vllm page dbt-package release-check golden clean
 
 demo: $(VENV)/.demo

@@ -10,6 +10,7 @@ with another version of sqlenrich.
 from __future__ import annotations
 
 import argparse
+import os
 import statistics
 import subprocess
 import sys
@@ -20,6 +21,7 @@ from tempfile import TemporaryDirectory
 
 RUN = "from sqlenrich.__main__ import main; main()"  # as the installed script does
 PROMPT = "---\nkey: [id]\noutput: {label(enum): [a, b]}\n---\nClassify: {{ body }}\n"
+ENVIRONMENT = {name: value for name, value in os.environ.items() if name != "PYTHONDONTWRITEBYTECODE"}
 COMMANDS = {
     "nothing": None,
     "--help": ["--help"],
@@ -36,6 +38,8 @@ def main() -> None:
     given = parser.parse_args()
     pythons = [sys.executable, *given.python]
     seconds: dict[tuple[str, str], list[float]] = defaultdict(list)
+    for python in pythons:
+        timed(python, ["check", "support_ticket"])  # compiles what an installed package has compiled
     for _ in range(given.repeat):
         for name, arguments in COMMANDS.items():
             for python in pythons:
@@ -51,7 +55,8 @@ def timed(python: str, arguments: list[str] | None) -> float:
         Path(folder, "ten.csv").write_text("id,body\n" + "".join(f"{n},text {n}\n" for n in range(10)))
         code = "pass" if arguments is None else RUN
         started = time.monotonic()
-        subprocess.run([python, "-c", code, *(arguments or ())], cwd=folder, capture_output=True, check=True)
+        command = [python, "-c", code, *(arguments or ())]
+        subprocess.run(command, cwd=folder, env=ENVIRONMENT, capture_output=True, check=True)
         return time.monotonic() - started
 
 
