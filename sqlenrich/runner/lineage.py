@@ -49,14 +49,14 @@ def told(
     source: Any,
     run_id: str,
     note: Callable[[str], None],
-    **attributes: str,
+    **attributes: str | None,
 ) -> Iterator[Callable[[Report], None]]:
     """Tell other systems of a run while the context lasts, where the environment says so; call it with the report.
 
     ``attributes`` are those of the span. Raises ConfigError where a package is missing.
     """
     with (
-        span(verb, enrichment.name, engine=backend.engine.name, **attributes) as recorded,
+        span(verb, enrichment.name, note, engine=backend.engine.name, **attributes) as recorded,
         lineage(enrichment, backend, source, run_id, note) as events,
     ):
 

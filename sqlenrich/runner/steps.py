@@ -160,8 +160,9 @@ class StepGroup:
 
     def run(self, run_one: RunOne, *, keep_going: bool = False, observer: Observer | None = None) -> Steps:
         """Run the steps by a function that is called with each one and its options."""
-        with span("steps", " ".join(step.name for step in self.steps)):
-            return self._run(run_one, keep_going, observer or NullObserver())
+        observer = observer or NullObserver()
+        with span("steps", " ".join(step.name for step in self.steps), observer.note):
+            return self._run(run_one, keep_going, observer)
 
     def _run(self, run_one: RunOne, keep_going: bool, observer: Observer) -> Steps:
         reports: dict[str, Report] = {}

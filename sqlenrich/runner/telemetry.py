@@ -7,8 +7,9 @@ receives. Neither holds a prompt, an answer or a value of a row.
 
 from __future__ import annotations
 
+import logging
 import os
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import cache
 from typing import TYPE_CHECKING, Any
@@ -34,8 +35,11 @@ SWITCHES = (
 SCOPE = "sqlenrich"
 PROVIDERS = {"anthropic": "anthropic", "bedrock": "aws.bedrock", "vertex": "gcp.vertex_ai"}
 """The conventions' names of providers, by the wire form; any other server speaks OpenAI's API."""
-FLUSH_MS = 5_000
-"""How long the end of a run waits for the collector at most: a command ends without waiting for anything else."""
+EXPORT_S = 2.5
+"""How long the end of a run waits for the collector of each signal, unless OpenTelemetry's own variables say it."""
+TIMEOUTS = ("OTEL_EXPORTER_OTLP_TIMEOUT", "OTEL_EXPORTER_OTLP_TRACES_TIMEOUT", "OTEL_EXPORTER_OTLP_METRICS_TIMEOUT")
+EXPORTERS = "opentelemetry.exporter.otlp.proto.http"
+"""The logger of the exporters, which tell each try of a collector that is down."""
 COUNTS = ("rows_in", "enriched", "quarantined", "pending", "distinct_requests", "calls", "retries", "cached")
 """The counts of a report that a span has."""
 
@@ -47,8 +51,11 @@ def is_on() -> bool:
 
 
 @contextmanager
-def span(verb: str, name: str, **attributes: str | int) -> Iterator[RunSpan | None]:
-    """Record a run, or the steps of one, while the context lasts; None where telemetry is off. Raises ConfigError."""
+def span(verb: str, name: str, note: Callable[[str], None], **attributes: str | int | None) -> Iterator[RunSpan | None]:
+    """Record a run, or the steps of one, while the context lasts; None where telemetry is off.
+
+    A collector that is down is told by ``note``. Raises ConfigError where a package is missing.
+    """
     if not is_on():
         yield None
         return
@@ -56,7 +63,7 @@ def span(verb: str, name: str, **attributes: str | int) -> Iterator[RunSpan | No
     from opentelemetry import trace
 
     outermost = not trace.get_current_span().get_span_context().is_valid
-    given = {f"sqlenrich.{key}": value for key, value in attributes.items()}
+    given = {f"sqlenrich.{key}": value for key, value in attributes.items() if value is not None}
     given["sqlenrich.enrichment"] = name
     # The message of an exception may quote a row; the span ends here, before it is sent.
     own_way: Any = dict.fromkeys(("record_exception", "set_status_on_exception", "end_on_exit"), False)
@@ -70,8 +77,16 @@ def span(verb: str, name: str, **attributes: str | int) -> Iterator[RunSpan | No
         finally:
             current.end()
             if outermost:
-                for provider in own:
-                    provider.force_flush(FLUSH_MS)
+                _flush(own, note)
+
+
+def _flush(own: Sequence[tuple[Any, Any]], note: Callable[[str], None]) -> None:
+    """Send what was recorded. Where that fails, nothing of it is tried at the end of the process again."""
+    for provider, exporter in own:
+        exporter.failed = None
+        provider.force_flush()
+    if down := [exporter.signal for _, exporter in own if exporter.failed is not None]:
+        note(f"the OpenTelemetry collector did not take the {' and '.join(down)}; nothing else depends on it")
 
 
 class RunSpan:
@@ -87,6 +102,8 @@ class RunSpan:
         facts = report.to_dict()
         given = {name: facts.get(name) for name in (*COUNTS, "run_id", "cost", "currency", "stopped_at")}
         given["exit_status"] = report.exit_status
+        if asked := {str(one["asked"]) for one in report.served}:
+            given["model"] = ", ".join(sorted(asked))
         given |= {f"reason.{code}": count for code, count in report.quarantine.items()}
         self._current.set_attributes({f"sqlenrich.{name}": value for name, value in given.items() if value is not None})
         if report.exit_status:
@@ -152,8 +169,8 @@ class MeteredObserver:
 
 
 @cache
-def _providers() -> Sequence[Any]:
-    """Set up what exports, once a process, unless the program has set it up itself; return what was set up.
+def _providers() -> Sequence[tuple[Any, Any]]:
+    """Set up what exports, once a process, unless the program has set it up itself; return it with its exporters.
 
     Raises ConfigError where the packages are missing.
     """
@@ -171,19 +188,41 @@ def _providers() -> Sequence[Any]:
             "the environment switches OpenTelemetry on (OTEL_...), and it is not installed: "
             'pip install "sqlenrich[otel]", or set OTEL_SDK_DISABLED=true'
         ) from None
-    own: list[Any] = []
+    own: list[tuple[Any, Any]] = []
+    timeout = None if any(os.environ.get(name) for name in TIMEOUTS) else EXPORT_S
     resource = Resource.create({} if os.environ.get("OTEL_SERVICE_NAME") else {"service.name": SCOPE})
     if type(trace.get_tracer_provider()).__name__ == "ProxyTracerProvider" and _exports("OTEL_TRACES_EXPORTER"):
         spans = TracerProvider(resource=resource)
-        spans.add_span_processor(BatchSpanProcessor(OTLPSpanExporter()))
+        sender: Any = _once(OTLPSpanExporter, "spans")(timeout=timeout)
+        spans.add_span_processor(BatchSpanProcessor(sender))
         trace.set_tracer_provider(spans)
-        own.append(spans)
+        own.append((spans, sender))
     if type(metrics.get_meter_provider()).__name__ == "_ProxyMeterProvider" and _exports("OTEL_METRICS_EXPORTER"):
-        reader = PeriodicExportingMetricReader(OTLPMetricExporter())
-        meters = MeterProvider(metric_readers=[reader], resource=resource)
+        sender = _once(OTLPMetricExporter, "metrics")(timeout=timeout)
+        meters = MeterProvider(metric_readers=[PeriodicExportingMetricReader(sender)], resource=resource)
         metrics.set_meter_provider(meters)
-        own.append(meters)
+        own.append((meters, sender))
+    if own:
+        logging.getLogger(EXPORTERS).setLevel(logging.CRITICAL)
     return own
+
+
+def _once(exporter: Any, signal: str) -> Any:
+    """Return a kind of exporter that does not try again once a collector took nothing."""
+
+    class Once(exporter):  # type: ignore[misc]
+        failed: Any = None
+
+        def export(self, *given: Any, **named: Any) -> Any:
+            if self.failed is None:
+                result = super().export(*given, **named)
+                if result.name == "SUCCESS":
+                    return result
+                self.failed = result
+            return self.failed
+
+    Once.signal = signal
+    return Once
 
 
 def _exports(variable: str) -> bool:

@@ -78,12 +78,16 @@ def sqlenrich(*arguments: object, **variables: str) -> subprocess.CompletedProce
     return subprocess.run(command, env={**os.environ, **variables}, capture_output=True, text=True, check=False)
 
 
+def refuses_b(prompt: str) -> str:
+    return "no JSON" if prompt.endswith("b") else '{"label": "a", "urgency": 1}'
+
+
 def test_a_run_is_a_span_and_its_answers_are_metrics(tmp_path: Path) -> None:
     prompt = write_prompt(tmp_path)
     data = write_csv(tmp_path / "in.csv", [(1, TEXT), (2, "b"), (3, "c"), (4, "c"), (5, "")])
     with (
         collector() as (url, got),
-        ScriptedEndpoint(models=("m",), content=["{", '{"label": "a", "urgency": 1}'], script={2: "500"}) as endpoint,
+        ScriptedEndpoint(models=("m",), content=refuses_b, script={2: "500"}) as endpoint,
     ):
         variables = {"OTEL_EXPORTER_OTLP_ENDPOINT": url, "OPENAI_API_KEY": SECRET}
         options = ("--input", data, "--output", tmp_path / "out.duckdb", "--endpoint", endpoint.url, "--yes")
@@ -97,7 +101,7 @@ def test_a_run_is_a_span_and_its_answers_are_metrics(tmp_path: Path) -> None:
     assert set(spans) == {"run intent", "retry intent"}
     told = values(spans["run intent"].attributes)
     assert told["sqlenrich.engine"] == "duckdb"
-    assert told["sqlenrich.model"] == "m"
+    assert {values(span.attributes)["sqlenrich.model"] for span in spans.values()} == {"m"}
     assert told["sqlenrich.rows_in"] == told["sqlenrich.enriched"] + told["sqlenrich.quarantined"]
     assert told["sqlenrich.exit_status"] == done.returncode
     assert spans["run intent"].status.code == (2 if done.returncode else 0)
@@ -135,6 +139,17 @@ def test_steps_are_spans_of_one_trace_and_an_error_quotes_nothing(tmp_path: Path
         spans["steps intent second"].trace_id
     }
     assert (spans["run intent"].status.code, spans["run intent"].status.message) == (2, "RunError")
+
+
+def test_a_collector_that_is_down_changes_nothing_else(tmp_path: Path) -> None:
+    prompt, data = write_prompt(tmp_path), write_csv(tmp_path / "in.csv", [(1, TEXT)])
+    done = sqlenrich(
+        "run", prompt, "--input", data, "--output", tmp_path / "out.duckdb", "--mock",
+        OTEL_EXPORTER_OTLP_ENDPOINT="http://127.0.0.1:9",
+    )  # fmt: skip
+    told = "the OpenTelemetry collector did not take the spans and metrics; nothing else depends on it\n"
+    assert (done.returncode, done.stderr.count(told), done.stderr.count("OpenTelemetry")) == (0, 1, 1)
+    assert "Traceback" not in done.stderr
 
 
 @pytest.mark.parametrize(

@@ -3,6 +3,8 @@
 python -m tests.simulation [--seeds 1000] [--first 1] [--jobs 2]     runs seeds, prints each that fails
 python -m tests.simulation --seed 17 [--without 0,3]                 replays one and prints its record
 python -m tests.simulation --seed 17 --shrink                        finds the fewest faults with which it fails
+
+``--of gateway`` lives those of a gateway and its callers in place of a run's.
 """
 
 from __future__ import annotations
@@ -15,13 +17,22 @@ import time
 import traceback
 import warnings
 from collections import Counter
-from collections.abc import Collection, Iterator
+from collections.abc import Callable, Collection, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import partial
 from multiprocessing import Pool
+from typing import Any
 
-from tests.simulation.lives import BrokenError, counted_faults, live
-from tests.simulation.scenario import Scenario, drawn
+from tests.simulation import gateway, lives, scenario
+from tests.simulation.lives import BrokenError, counted_faults
+from tests.simulation.scenario import Scenario
+
+SUBJECTS: dict[str, tuple[Callable[[int], Scenario], Callable[[Scenario], Any]]] = {
+    "run": (scenario.drawn, lives.live),
+    "gateway": (gateway.drawn, gateway.live),
+}
+"""What draws a scenario of each subject, and what lives it."""
 
 
 @dataclass(frozen=True)
@@ -37,46 +48,48 @@ class Outcome:
     faults: Counter[str]
 
 
-def outcome_of(scenario: Scenario) -> Outcome:
+def outcome_of(subject: str, drawn: Scenario) -> Outcome:
     """Run a scenario and tell what came of it."""
     problem = ""
     try:
-        lives = live(scenario)
+        lived = SUBJECTS[subject][1](drawn)
     except BrokenError as broken:
-        problem, lives = str(broken), broken.lives
+        problem, lived = str(broken), broken.lives
     except Exception:
-        return Outcome(scenario.seed, traceback.format_exc(), 0.0, 0, 0, Counter())
-    asked = len(lives.network.delivered.asked)
-    return Outcome(scenario.seed, problem, lives.world.seconds, lives.lives, asked, counted_faults(lives))
+        return Outcome(drawn.seed, traceback.format_exc(), 0.0, 0, 0, Counter())
+    asked = len(lived.network.delivered.asked)
+    return Outcome(drawn.seed, problem, lived.world.seconds, lived.lives, asked, counted_faults(lived))
 
 
-def outcome_of_seed(seed: int) -> Outcome:
-    return outcome_of(drawn(seed))
+def outcome_of_seed(subject: str, seed: int) -> Outcome:
+    return outcome_of(subject, SUBJECTS[subject][0](seed))
 
 
-def shrunk(scenario: Scenario) -> list[int]:
+def shrunk(subject: str, drawn: Scenario) -> list[int]:
     """Return the places of the faults that can be left out together while the scenario still fails."""
     gone: list[int] = []
-    size = max(1, len(scenario.faults) // 2)
+    size = max(1, len(drawn.faults) // 2)
     while size:
         place = 0
-        while place < len(scenario.faults):
-            tried = [one for one in range(place, min(place + size, len(scenario.faults))) if one not in gone]
-            if tried and outcome_of(scenario.without([*gone, *tried])).problem:
+        while place < len(drawn.faults):
+            tried = [one for one in range(place, min(place + size, len(drawn.faults))) if one not in gone]
+            if tried and outcome_of(subject, drawn.without([*gone, *tried])).problem:
                 gone += tried
             place += size
         size //= 2
     return sorted(gone)
 
 
-def command_of(seed: int, without: Collection[int] = ()) -> str:
+def command_of(subject: str, seed: int, without: Collection[int] = ()) -> str:
     """Return the command that replays a seed."""
+    of = "" if subject == "run" else f" --of {subject}"
     left_out = f" --without {','.join(map(str, sorted(without)))}" if without else ""
-    return f"python -m tests.simulation --seed {seed}{left_out}"
+    return f"python -m tests.simulation{of} --seed {seed}{left_out}"
 
 
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--of", choices=SUBJECTS, default="run")
     parser.add_argument("--seeds", type=int, default=1000)
     parser.add_argument("--first", type=int, default=1)
     parser.add_argument("--jobs", type=int, default=2)
@@ -88,7 +101,7 @@ def main() -> int:
     given = parser.parse_args()
     without = [int(place) for place in given.without.split(",") if place]
     with quiet():
-        return run_seeds(given) if given.seed is None else replay(given.seed, without, shrink=given.shrink)
+        return run_seeds(given) if given.seed is None else replay(given.of, given.seed, without, shrink=given.shrink)
 
 
 def run_seeds(given: argparse.Namespace) -> int:
@@ -96,11 +109,11 @@ def run_seeds(given: argparse.Namespace) -> int:
     began, failed, done = time.monotonic(), 0, []
     seeds = range(given.first, given.first + given.seeds)
     with Pool(given.jobs) as pool:  # its end ends what still runs
-        for one in pool.imap_unordered(outcome_of_seed, seeds):
+        for one in pool.imap_unordered(partial(outcome_of_seed, given.of), seeds):
             done.append(one)
             if one.problem:
                 failed += 1
-                print(f"seed {one.seed}: {one.problem}\n  replay: {command_of(one.seed)}", flush=True)
+                print(f"seed {one.seed}: {one.problem}\n  replay: {command_of(given.of, one.seed)}", flush=True)
             if (failed and given.until_failed) or time.monotonic() - began > given.most_seconds:
                 break
     faults = sum((one.faults for one in done), Counter[str]())
@@ -114,20 +127,20 @@ def run_seeds(given: argparse.Namespace) -> int:
     return 1 if failed else 0
 
 
-def replay(seed: int, without: list[int], *, shrink: bool) -> int:
+def replay(subject: str, seed: int, without: list[int], *, shrink: bool) -> int:
     """Run one seed and print its record. Return the exit status."""
-    scenario = drawn(seed)
+    drawn = SUBJECTS[subject][0](seed)
     if shrink:
-        without = shrunk(scenario)
-    scenario = scenario.without(without)
-    print(f"{command_of(seed, without)}\n{scenario}")
+        without = shrunk(subject, drawn)
+    drawn = drawn.without(without)
+    print(f"{command_of(subject, seed, without)}\n{drawn}")
     try:
-        lives = live(scenario)
+        lived = SUBJECTS[subject][1](drawn)
     except BrokenError as broken:
         print("\n".join(broken.lives.world.trace))
         print(f"broken: {broken}")
         return 1
-    print("\n".join(lives.world.trace))
+    print("\n".join(lived.world.trace))
     return 0
 
 

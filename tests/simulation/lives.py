@@ -65,7 +65,8 @@ MOST_CONCURRENCY = 1024
 class BrokenError(AssertionError):
     """What must hold does not."""
 
-    lives: Lives
+    lives: Any
+    """The lives of the run, or of the gateway."""
 
 
 CASCADE = f"cascade: {{ask: {SECOND}, score: urgency, equal: [label], target: 0.7, sample: 30}}\n"
@@ -588,7 +589,7 @@ def live(scenario: Scenario) -> Lives:
     return lives
 
 
-def counted_faults(lives: Lives) -> Counter[str]:
+def counted_faults(lives: Any) -> Counter[str]:
     """Return how many faults of each kind happened."""
     left = set(lives.faults.values())
     return Counter(one.kind.partition("/")[0] for one in lives.scenario.faults if one not in left)

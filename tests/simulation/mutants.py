@@ -36,6 +36,11 @@ class Mutant:
     old: str
     new: str
 
+    @property
+    def subject(self) -> str:
+        """Whose lives run its code."""
+        return "gateway" if self.file.startswith(("gateway/", "spark/")) else "run"
+
     def text(self) -> str:
         """Return the changed file. Raises ValueError where ``old`` is not there once."""
         text = (ROOT / "sqlenrich" / self.file).read_text(encoding="utf-8")
@@ -64,11 +69,13 @@ def seconds_until_found(mutant: Mutant, most_s: float) -> float | None:
         shutil.copytree(ROOT / "tests" / "simulation", folder / "tests" / "simulation", ignore=ignored)
         (folder / "tests" / "__init__.py").touch()
         (folder / "sqlenrich" / mutant.file).write_text(mutant.text(), encoding="utf-8")
-        command = [sys.executable, "-m", "tests.simulation", "--seeds", str(SEEDS), "--jobs", "1", "--until-failed"]
+        command = [sys.executable, "-m", "tests.simulation", "--of", mutant.subject, "--seeds", str(SEEDS)]
+        environment = {**os.environ, "PYTHONPATH": str(folder), "PYTHONDONTWRITEBYTECODE": ""}
         began = time.monotonic()
         done = subprocess.Popen(
-            [*command, "--most-seconds", str(most_s)], cwd=folder, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
-            env={**os.environ, "PYTHONPATH": str(folder)}, start_new_session=True,
+            [*command, "--jobs", "1", "--until-failed", "--most-seconds", str(most_s)], cwd=folder,
+            stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
+            env=environment, start_new_session=True,
         )  # fmt: skip
         try:
             status = done.wait(most_s + LONGEST_SEED_S)

@@ -89,6 +89,7 @@ class Network:
         self.in_flight = self.most_in_flight = 0
         self.on_request: Callable[[str], None] = lambda _: None
         self.on_answer: Callable[[str, int], None] = lambda *_: None
+        self.on_leave: Callable[[str], None] = lambda _: None
         world.connect = self.connect
         world.refuses = lambda port: self.trouble(port) == "refuse"
 
@@ -139,6 +140,7 @@ class Wire(asyncio.Transport):
     def leave(self) -> None:
         """End the request that is here."""
         if self.asked is not None:
+            self.network.on_leave(self.asked)
             self.asked = None
             self.network.in_flight -= 1
 

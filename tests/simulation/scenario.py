@@ -82,6 +82,14 @@ class Scenario:
 
 def drawn(seed: int) -> Scenario:
     """Return the scenario of a seed."""
+    found = drawn_run(seed)
+    if seed % 4 == 1:
+        return by_batches(found)
+    return found if found.cascade else retried(found)
+
+
+def drawn_run(seed: int) -> Scenario:
+    """Return the scenario of a plain run."""
     draw = random.Random(f"scenario {seed}")
     rows = int(2 ** draw.uniform(3, 9))
     servers = draw.choice((1, 1, 1, 2, 3))
@@ -93,7 +101,7 @@ def drawn(seed: int) -> Scenario:
         tells_limits=draw.random() < 0.5,
         chunks=draw.choice((1, 1, 2, 7)),
     )
-    found = Scenario(
+    return Scenario(
         seed=seed,
         cascade=seed % 4 == 0,
         rows=rows,
@@ -110,9 +118,6 @@ def drawn(seed: int) -> Scenario:
         shuffles=draw.random() < 0.5,
         faults=tuple(_faults(draw, requests, servers)),
     )
-    if seed % 4 == 1:
-        return by_batches(found)
-    return found if found.cascade else retried(found)
 
 
 def by_batches(scenario: Scenario) -> Scenario:

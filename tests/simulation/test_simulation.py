@@ -9,14 +9,18 @@ import pytest
 from sqlenrich.ask.client import ClientAsker
 from sqlenrich.llm.messages import Answer
 from sqlenrich.plan.plan import Plan
+from sqlenrich.spark.journal import Journal
 from sqlenrich.store.base import Origin
 from sqlenrich.store.duckdb.backend import DuckDBBackend
-from tests.simulation.__main__ import command_of, outcome_of_seed, quiet, shrunk
+from tests.simulation import gateway
+from tests.simulation.__main__ import SUBJECTS, command_of, outcome_of_seed, quiet, shrunk
 from tests.simulation.lives import BrokenError, live
 from tests.simulation.mutants import MUTANTS
 from tests.simulation.scenario import drawn
 
-GROUPS, SEEDS = 4, 16
+GROUPS = 4
+SEEDS = {"run": 16, "gateway": 4}
+"""The seeds of each group."""
 pytestmark = pytest.mark.filterwarnings("ignore")  # killed processes leave coroutines that are never awaited
 
 
@@ -27,11 +31,13 @@ def without_complaints() -> Iterator[None]:
 
 
 @pytest.mark.parametrize("group", range(GROUPS))
-def test_what_must_hold_holds_in_every_life(group: int) -> None:
-    outcomes = [outcome_of_seed(seed) for seed in range(group * SEEDS + 1, (group + 1) * SEEDS + 1)]
-    assert not [f"{one.problem}: {command_of(one.seed)}" for one in outcomes if one.problem]
-    assert sum(one.lives for one in outcomes) > SEEDS, "nothing was killed or stopped"
-    assert sum(one.faults.total() for one in outcomes) > SEEDS
+@pytest.mark.parametrize("subject", SUBJECTS)
+def test_what_must_hold_holds_in_every_life(subject: str, group: int) -> None:
+    seeds = range(group * SEEDS[subject] + 1, (group + 1) * SEEDS[subject] + 1)
+    outcomes = [outcome_of_seed(subject, seed) for seed in seeds]
+    assert not [f"{one.problem}: {command_of(subject, one.seed)}" for one in outcomes if one.problem]
+    assert sum(one.lives for one in outcomes) > len(seeds), "nothing was killed or stopped"
+    assert sum(one.faults.total() for one in outcomes) > len(seeds)
 
 
 def test_each_planted_fault_can_be_planted() -> None:
@@ -57,7 +63,13 @@ def test_a_lost_commit_is_found_and_shrunk(monkeypatch: pytest.MonkeyPatch) -> N
     scenario = drawn(5)
     with pytest.raises(BrokenError, match="answers are lost whose commit had returned"):
         live(scenario)
-    assert len(shrunk(scenario)) == len(scenario.faults) > 0
+    assert len(shrunk("run", scenario)) == len(scenario.faults) > 0
+
+
+def test_a_gateway_that_gives_an_answer_before_it_is_stored_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Journal, "add", lambda *_: None)
+    with pytest.raises(BrokenError, match="asked again, although it is stored"):
+        gateway.live(gateway.drawn(2))
 
 
 def test_a_request_that_is_sent_twice_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
