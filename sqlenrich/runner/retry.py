@@ -23,7 +23,7 @@ from sqlenrich.plan.request import ResolvedModel
 from sqlenrich.renderer.script import model_for
 from sqlenrich.runner.lineage import told
 from sqlenrich.runner.next_commands import next_commands
-from sqlenrich.runner.notebook import default_observer
+from sqlenrich.runner.observers import default_observer
 from sqlenrich.runner.options import RetryOptions, batch_policy
 from sqlenrich.runner.place import Output
 from sqlenrich.runner.repair_advice import advice_of

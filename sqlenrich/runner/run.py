@@ -22,7 +22,7 @@ from sqlenrich.runner.cascade import Cascading, classifier_of, second_model
 from sqlenrich.runner.drift import Drift
 from sqlenrich.runner.lineage import told
 from sqlenrich.runner.next_commands import next_commands
-from sqlenrich.runner.notebook import default_observer
+from sqlenrich.runner.observers import default_observer
 from sqlenrich.runner.options import RunOptions, batch_policy, names_of
 from sqlenrich.runner.place import Output
 from sqlenrich.runner.profiles import mark_alarm, read_drift, store_profile

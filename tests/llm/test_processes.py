@@ -25,7 +25,6 @@ from tests.support.endpoint import ScriptedEndpoint
 from tests.support.models import endpoint_model
 
 SCHEMA = {"type": "object", "properties": {"n": {"type": "integer"}}, "required": ["n"]}
-MOST_IMPORT_S = 0.05
 FORKED = """
 import json, os, sys
 from sqlenrich.llm import Client, Endpoint, EndpointModel, Request, RequestConfig
@@ -140,13 +139,7 @@ def test_shares_of_caps() -> None:
         used.share(0)
 
 
-def test_the_room_is_imported_in_a_moment() -> None:
-    code = "import time; t = time.perf_counter(); import sqlenrich.llm; print(time.perf_counter() - t)"
-    times = [
-        float(subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout)
-        for _ in range(3)
-    ]
-    assert min(times) < MOST_IMPORT_S
+def test_the_room_loads_no_compiler_and_no_database() -> None:
     code = "import sys, sqlenrich.llm as llm; [getattr(llm, name) for name in llm.__all__]; print(*sys.modules)"
     loaded = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout.split()
     assert not {"sqlglot", "jinja2", "ruamel", "click", "duckdb"} & set(loaded)

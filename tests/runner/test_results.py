@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import logging
+import re
 from collections.abc import Sequence
 from datetime import datetime
 from pathlib import Path
@@ -85,6 +87,18 @@ def test_a_report_in_a_notebook() -> None:
     kept = se.run(made(), input=few(1), output="out.duckdb", mock=True)
     Path("out.duckdb").unlink()
     assert "out.duckdb is gone" in kept._repr_html_()
+
+
+def test_a_run_without_an_observer_logs(caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.INFO, "sqlenrich")
+    se.run(made(), input=few(1, 2), output="out.duckdb", mock=True)
+    se.run(made(), input=few(1), output="out.duckdb", mock=True)
+    assert [(one.levelname, re.split(",|: --", one.getMessage())[0]) for one in caplog.records] == [
+        ("INFO", "plan: 2 rows"),
+        ("INFO", "2/2 answered"),
+        ("WARNING", "warning: intent and intent_quarantine shrink from 2 rows to 1"),
+        ("INFO", "plan: 1 row"),
+    ]
 
 
 def test_several_outputs(capsys: pytest.CaptureFixture[str]) -> None:
