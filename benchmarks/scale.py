@@ -47,6 +47,8 @@ WIDTHS |= {"request_hash": 66, "_request_hash": 66, "sent_hash": 66, "run_id": 3
 WIDTHS |= {"_model": 24, "served_model": 24, "fingerprint": 18, "_fingerprint": 18, "request_id": 40, "version": 3}
 """The bytes of columns of a fixed form."""
 TIB = 2**40
+REFUSED_ONLY = {"prompt", "response"}
+"""The columns of ``checked`` that an accepted row leaves empty."""
 
 
 def columns_read(sql: str, schema: Mapping[str, Mapping[str, str]]) -> dict[str, set[str]]:
@@ -115,7 +117,8 @@ class Reckoning:
         found: dict[str, float] = {}
         for table, names in columns.items():
             role = self.roles.get(table, "source")
-            found[role] = found.get(role, 0.0) + sum(self.widths[name] for name in names)
+            filled = names - REFUSED_ONLY if role == "checked" else names
+            found[role] = found.get(role, 0.0) + sum(self.widths[name] for name in filled)
         return found
 
     def width(self, name: str) -> float:
@@ -123,7 +126,8 @@ class Reckoning:
         if name == "pending":
             return sum(self.widths[one] for one in ("request_hash", "attempt", "prompt"))
         step = self.plan.step(name)
-        return sum(self.widths[one] for one in (step.selected if name == "responses" else step.columns))
+        names = set(step.selected if name == "responses" else step.columns)
+        return sum(self.widths[one] for one in (names - REFUSED_ONLY if name == "checked" else names))
 
     def read(self, name: str, rows: Mapping[str, float]) -> float:
         """Return the bytes that a statement reads."""

@@ -11,7 +11,7 @@ from sqlenrich.core.engine import Engine
 from sqlenrich.core.errors import UnsupportedError
 from sqlenrich.core.json import compact_json
 from sqlenrich.core.printer import print_sql
-from sqlenrich.core.sql import Sql, case
+from sqlenrich.core.sql import Sql
 from sqlenrich.core.version import __version__
 from sqlenrich.dbt.client_call import CLIENT_COLUMNS, answers_of_client, client_pieces, with_constant_of_client
 from sqlenrich.dbt.jinja import arms, chosen, macro, string, template
@@ -45,8 +45,6 @@ FACTS = "facts_of"
 dbt finds the macros that a macro depends on by their names. Through another name it finds none, so that changed facts,
 which ask nothing else, are no change of a node in ``state:modified``.
 """
-JUDGED = "judged_rows"
-"""The query of ``checked`` inside that of ``NAME_checked``."""
 _SOURCE = "sqlenrich_source"
 """Stands for the source while a plan is compiled: dbt names it when it runs."""
 
@@ -176,31 +174,10 @@ def _queries(plan: Plan, engine: Engine, enrichment: Enrichment) -> dict[str, Sq
         "prompts": prompts,
         "pending": call.pending,
         "responses": answers,
-        "checked": _narrow(plan, engine),
+        "checked": plan.step("checked").query,
         "enriched": _with_symbols(plan.step("enriched").query, ORIGIN),
         "quarantine": plan.step("quarantine").query,
     }
-
-
-def _narrow(plan: Plan, engine: Engine) -> exp.Select:
-    """Return the query of ``checked`` without the texts that no later step reads: most of what a build writes.
-
-    Accepted rows have their ``answer``, refused ones their ``prompt`` and ``response``.
-    """
-    names, step = References(engine), plan.step("checked")
-    accepted = exp.Is(this=names.col("_error"), expression=exp.Null())
-    values: dict[str, Sql] = {name: names.col(name) for name in step.columns}
-    for name in ("prompt", "response", "answer"):
-        values[name] = case((accepted.copy() if name == "answer" else exp.Not(this=accepted.copy()), values[name]))
-    rows = step.query.copy()
-    assert isinstance(rows, exp.Select)
-    before = rows.args.pop("with_")
-    before.append("expressions", exp.CTE(this=rows, alias=exp.TableAlias(this=exp.to_identifier(JUDGED))))
-    query = exp.select(*(names.named(value, name) for name, value in values.items()), copy=False).from_(
-        JUDGED, copy=False
-    )
-    query.set("with_", before)
-    return query
 
 
 def _with_symbols(query: Sql, columns: Mapping[str, tuple[str, ...]]) -> Sql:

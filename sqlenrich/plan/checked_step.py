@@ -23,8 +23,15 @@ from sqlenrich.spec.contract import OutputContract
 from sqlenrich.spec.limits import TOO_LONG
 from sqlenrich.spec.row_checks import check_kinds, kind_of_type, parse_check
 
-CTE_NAMES = ("answered", "parsed", "fields", "judged", "ranked", "p", "r")
+JOINED = "joined"
+"""The rows of ``prompts`` with the best answer to each, all texts included."""
+CTE_NAMES = ("answered", "parsed", "fields", "judged", "ranked", JOINED, "p", "r")
 """The names of the common table expressions inside the step."""
+CHECKED = (
+    "prompt", "request_hash", "response", "answer", "_attempts", "_model", "_asked_at", "_error", "_error_detail",
+    "_repaired",
+)  # fmt: skip
+"""The columns of the step between those of the source and the recorded ones."""
 UNREADABLE = "no known place of the answer holds a text: "
 """The detail of an answer that can't be read, before its beginning."""
 UNREAD_SHOWN = 500
@@ -105,10 +112,26 @@ class CheckedStep:
             "judged": judged,
             "ranked": ranked,
         }
-        select = self.join_answers()
-        for name, query in queries.items():
+        select = self.without_unread_texts()
+        for name, query in {**queries, JOINED: self.join_answers()}.items():
             select = select.with_(name, as_=query, copy=False)
         return select
+
+    def without_unread_texts(self) -> exp.Select:
+        """Return the SELECT of joined rows without the texts that no later step reads: most of what is written.
+
+        Accepted rows have their ``answer``, refused ones their ``prompt`` and ``response``.
+        """
+        col, named = self.names.col, self.names.named
+        accepted = exp.Is(this=col("_error"), expression=exp.Null())
+        tests = {"answer": accepted, **dict.fromkeys(("prompt", "response"), exp.Not(this=accepted.copy()))}
+        if not self.contract.keep_prompts:
+            del tests["prompt"]
+        columns = []
+        for name in (*self.kept, *CHECKED, *self.recorded):
+            value = col(name)
+            columns.append(named(case((tests[name].copy(), value)), name) if name in tests else value)
+        return exp.select(*columns, copy=False).from_(JOINED, copy=False)
 
     def repaired(self, response: Sql) -> Sql:
         """Return the answer's text after the repairs."""

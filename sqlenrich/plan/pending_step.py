@@ -165,14 +165,27 @@ def once_a_model(names: References, model: str, where: Sql, constant: str, max_a
         )
     )
     hash_ = col("request_hash")
+    # An accepted row of ``checked`` has no prompt.
+    asked = (
+        exp.select(
+            named(col("request_hash"), "asked_hash"), named(exp.Max(this=col("prompt")), "asked_prompt"), copy=False
+        )
+        .from_(names.table("prompts"), copy=False)
+        .group_by(col("request_hash"), copy=False)
+    )
     rows = (
         exp.select(
             hash_.copy(),
             named(exp.Add(this=col("_attempts"), expression=literal(1)), "attempt"),
-            col("prompt"),
+            named(col("asked_prompt"), "prompt"),
             copy=False,
         )
         .from_(names.table("checked"), copy=False)
+        .join(
+            exp.to_table("asked"),
+            on=exp.EQ(this=col("asked_hash"), expression=hash_.copy()),
+            copy=False,
+        )
         .join(
             exp.to_table("answered"),
             on=exp.EQ(this=col("answered_hash"), expression=hash_.copy()),
@@ -180,14 +193,13 @@ def once_a_model(names: References, model: str, where: Sql, constant: str, max_a
             copy=False,
         )
         .where(
-            exp.Not(this=exp.Is(this=hash_.copy(), expression=exp.Null())),
-            exp.Not(this=exp.Is(this=col("prompt"), expression=exp.Null())),
+            exp.Not(this=exp.Is(this=col("asked_prompt"), expression=exp.Null())),
             exp.Is(this=col("answered_hash"), expression=exp.Null()),
             exp.paren(where, copy=False),
             copy=False,
         )
     )
-    return _further_requests(names, {"answered": answered, "chosen": rows}, constant)
+    return _further_requests(names, {"answered": answered, "asked": asked, "chosen": rows}, constant)
 
 
 def _further_requests(names: References, queries: Mapping[str, exp.Select], constant: str) -> exp.Select:

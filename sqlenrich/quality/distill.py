@@ -146,13 +146,15 @@ def _labelled(store: Store, field: str) -> dict[str, str | bool]:
         exp.select("prompt", "answer")
         .distinct()
         .from_(
-            exp.select("request_hash", "prompt", "answer")
+            exp.select("request_hash", "answer")
             .from_(symbol("checked"))
-            .where(col("_error").is_(exp.Null()), given(col("prompt")), *(exp.Not(this=one) for one in decided))
+            .where(col("_error").is_(exp.Null()), *(exp.Not(this=one) for one in decided))
             .order_by("request_hash")
             .limit(MOST_LABELS)
             .subquery("answered")
         )
+        .join(symbol("prompts"), using="request_hash")
+        .where(given(col("prompt")))
     )
     labelled: dict[str, str | bool] = {}
     for prompt, answer in store.rows(found):

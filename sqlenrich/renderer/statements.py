@@ -24,7 +24,7 @@ from sqlenrich.plan.relations import Relations
 
 TITLES = {
     "prompts": "one row per source row, its prompt and the hash of its request",
-    "checked": "one verdict per row",
+    "checked": "one verdict per row; an accepted one keeps its answer, a refused one its texts",
     "enriched": "the accepted rows, typed",
     "quarantine": "the refused rows, each with its reason",
 }

@@ -1110,9 +1110,9 @@ def test_answers_of_earlier_runs_are_judged_by_one_order(engine: str) -> None:
 
 
 def checked(engine: str, plan: se.Plan, prompts: Sequence[Row], responses: Sequence[Row]) -> list[Row]:
-    """The id, code, response and attempts that the checked step gives for stored rows."""
+    """The id, code, answer or refused response, and attempts that the checked step gives for stored rows."""
     step, tables = plan.step("checked"), {"prompts": prompts, "responses": responses}
-    names = ("id", "_error", "response", "_attempts")
+    names = ("id", "_error", "COALESCE(answer, response) AS text", "_attempts")
     columns = {name: plan.step(name).columns for name in tables}
     sql = f"SELECT {', '.join(names)} FROM ({step.sql}) AS c"
     if engine == "clickhouse":

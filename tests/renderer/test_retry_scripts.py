@@ -170,12 +170,13 @@ def test_accepted_rows_of_a_condition_are_asked_once_of_a_model(engine: str) -> 
         for name, asked in of_model.items():
             hash_ = f"{answer} {name}"
             calls += [(hash_, who, retryable) for who, retryable in asked]
-            rows += [("a", "text", hash_, len(asked), None, None, answer, "small")] * 2
+            rows += [("a", None, hash_, len(asked), None, None, answer, "small")] * 2
         rows.append(("a", "text", f"refused {answer}", 1, "BAD_JSON", None, answer, "small"))
     rows.append((None, None, None, 0, None, None, None, None))
     constant = _constant(engine, e, LIMIT)
     responses: dict[str, Type] = {"request_hash": STRING, "model": STRING, "retryable": BOOLEAN}
-    prompts: Table = ({"request_hash": STRING}, [(hash_,) for hash_ in dict.fromkeys(call[0] for call in calls)])
+    asked_for = [(hash_, "text") for hash_ in dict.fromkeys(call[0] for call in calls) for _ in range(2)]
+    prompts: Table = ({"request_hash": STRING, "prompt": STRING}, asked_for)
     for where in dict.fromkeys(where for where, _ in ANSWERED.values()):
         call = compile_accepted(e, engine, where, model=model, max_attempts=2)
         found = selected(engine, call, rows, columns, again_responses=(responses, calls), again_prompts=prompts)

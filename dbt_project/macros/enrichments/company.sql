@@ -683,7 +683,7 @@ WITH answered AS (
       ORDER BY `verdict` IS NOT NULL, `attempt` DESC, `asked_at`, `run_id`
     ) AS `choice`
   FROM judged
-), judged_rows AS (
+), joined AS (
   SELECT
     p.`id`,
     p.`prompt`,
@@ -720,7 +720,7 @@ SELECT
   `_error`,
   `_error_detail`,
   `_repaired`
-FROM judged_rows
+FROM joined
 {%- elif target.type == 'snowflake' -%}
 WITH answered AS (
   SELECT
@@ -900,7 +900,7 @@ WITH answered AS (
       ORDER BY verdict IS NOT NULL, attempt DESC, asked_at NULLS FIRST, run_id NULLS FIRST
     ) AS choice
   FROM judged
-), judged_rows AS (
+), joined AS (
   SELECT
     p.id,
     p.prompt,
@@ -937,7 +937,7 @@ SELECT
   _error,
   _error_detail,
   _repaired
-FROM judged_rows
+FROM joined
 {%- elif target.type == 'bigquery' -%}
 WITH answered AS (
   SELECT
@@ -1117,7 +1117,7 @@ WITH answered AS (
       ORDER BY `verdict` IS NOT NULL, `attempt` DESC, `asked_at`, `run_id`
     ) AS `choice`
   FROM judged
-), judged_rows AS (
+), joined AS (
   SELECT
     p.`id`,
     p.`prompt`,
@@ -1154,7 +1154,7 @@ SELECT
   `_error`,
   `_error_detail`,
   `_repaired`
-FROM judged_rows
+FROM joined
 {%- elif target.type == 'spark' -%}
 WITH answered AS (
   SELECT
@@ -1297,7 +1297,7 @@ WITH answered AS (
       ORDER BY `verdict` IS NOT NULL, `attempt` DESC, `asked_at`, `run_id`
     ) AS `choice`
   FROM judged
-), judged_rows AS (
+), joined AS (
   SELECT
     p.`id`,
     p.`prompt`,
@@ -1334,7 +1334,7 @@ SELECT
   `_error`,
   `_error_detail`,
   `_repaired`
-FROM judged_rows
+FROM joined
 {%- elif target.type == 'duckdb' -%}
 WITH answered AS (
   SELECT
@@ -1522,7 +1522,7 @@ WITH answered AS (
       ORDER BY "verdict" IS NOT NULL, "attempt" DESC, "asked_at" NULLS FIRST, "run_id" NULLS FIRST
     ) AS "choice"
   FROM judged
-), judged_rows AS (
+), joined AS (
   SELECT
     p."id",
     p."prompt",
@@ -1559,7 +1559,7 @@ SELECT
   "_error",
   "_error_detail",
   "_repaired"
-FROM judged_rows
+FROM joined
 {%- else -%}
 {{ sqlenrich.refused("sqlenrich: company has no SQL for this adapter; it has for: " ~ "databricks, snowflake, bigquery, spark, duckdb") }}
 {%- endif -%}

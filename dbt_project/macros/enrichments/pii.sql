@@ -667,7 +667,7 @@ WITH answered AS (
       ORDER BY `verdict` IS NOT NULL, `attempt` DESC, `asked_at`, `run_id`
     ) AS `choice`
   FROM judged
-), judged_rows AS (
+), joined AS (
   SELECT
     p.`id`,
     p.`prompt`,
@@ -704,7 +704,7 @@ SELECT
   `_error`,
   `_error_detail`,
   `_repaired`
-FROM judged_rows
+FROM joined
 {%- elif target.type == 'snowflake' -%}
 WITH answered AS (
   SELECT
@@ -891,7 +891,7 @@ WITH answered AS (
       ORDER BY verdict IS NOT NULL, attempt DESC, asked_at NULLS FIRST, run_id NULLS FIRST
     ) AS choice
   FROM judged
-), judged_rows AS (
+), joined AS (
   SELECT
     p.id,
     p.prompt,
@@ -928,7 +928,7 @@ SELECT
   _error,
   _error_detail,
   _repaired
-FROM judged_rows
+FROM joined
 {%- elif target.type == 'bigquery' -%}
 WITH answered AS (
   SELECT
@@ -1120,7 +1120,7 @@ WITH answered AS (
       ORDER BY `verdict` IS NOT NULL, `attempt` DESC, `asked_at`, `run_id`
     ) AS `choice`
   FROM judged
-), judged_rows AS (
+), joined AS (
   SELECT
     p.`id`,
     p.`prompt`,
@@ -1157,7 +1157,7 @@ SELECT
   `_error`,
   `_error_detail`,
   `_repaired`
-FROM judged_rows
+FROM joined
 {%- elif target.type == 'spark' -%}
 WITH answered AS (
   SELECT
@@ -1316,7 +1316,7 @@ WITH answered AS (
       ORDER BY `verdict` IS NOT NULL, `attempt` DESC, `asked_at`, `run_id`
     ) AS `choice`
   FROM judged
-), judged_rows AS (
+), joined AS (
   SELECT
     p.`id`,
     p.`prompt`,
@@ -1353,7 +1353,7 @@ SELECT
   `_error`,
   `_error_detail`,
   `_repaired`
-FROM judged_rows
+FROM joined
 {%- elif target.type == 'duckdb' -%}
 WITH answered AS (
   SELECT
@@ -1548,7 +1548,7 @@ WITH answered AS (
       ORDER BY "verdict" IS NOT NULL, "attempt" DESC, "asked_at" NULLS FIRST, "run_id" NULLS FIRST
     ) AS "choice"
   FROM judged
-), judged_rows AS (
+), joined AS (
   SELECT
     p."id",
     p."prompt",
@@ -1585,7 +1585,7 @@ SELECT
   "_error",
   "_error_detail",
   "_repaired"
-FROM judged_rows
+FROM joined
 {%- else -%}
 {{ sqlenrich.refused("sqlenrich: pii has no SQL for this adapter; it has for: " ~ "databricks, snowflake, bigquery, spark, duckdb") }}
 {%- endif -%}

@@ -770,7 +770,7 @@ WITH answered AS (
       ORDER BY `verdict` IS NOT NULL, `attempt` DESC, `asked_at`, `run_id`
     ) AS `choice`
   FROM judged
-), judged_rows AS (
+), joined AS (
   SELECT
     p.`id`,
     p.`prompt`,
@@ -807,7 +807,7 @@ SELECT
   `_error`,
   `_error_detail`,
   `_repaired`
-FROM judged_rows
+FROM joined
 {%- elif target.type == 'snowflake' -%}
 WITH answered AS (
   SELECT
@@ -1070,7 +1070,7 @@ WITH answered AS (
       ORDER BY verdict IS NOT NULL, attempt DESC, asked_at NULLS FIRST, run_id NULLS FIRST
     ) AS choice
   FROM judged
-), judged_rows AS (
+), joined AS (
   SELECT
     p.id,
     p.prompt,
@@ -1107,7 +1107,7 @@ SELECT
   _error,
   _error_detail,
   _repaired
-FROM judged_rows
+FROM joined
 {%- elif target.type == 'bigquery' -%}
 WITH answered AS (
   SELECT
@@ -1380,7 +1380,7 @@ WITH answered AS (
       ORDER BY `verdict` IS NOT NULL, `attempt` DESC, `asked_at`, `run_id`
     ) AS `choice`
   FROM judged
-), judged_rows AS (
+), joined AS (
   SELECT
     p.`id`,
     p.`prompt`,
@@ -1417,7 +1417,7 @@ SELECT
   `_error`,
   `_error_detail`,
   `_repaired`
-FROM judged_rows
+FROM joined
 {%- elif target.type == 'spark' -%}
 WITH answered AS (
   SELECT
@@ -1666,7 +1666,7 @@ WITH answered AS (
       ORDER BY `verdict` IS NOT NULL, `attempt` DESC, `asked_at`, `run_id`
     ) AS `choice`
   FROM judged
-), judged_rows AS (
+), joined AS (
   SELECT
     p.`id`,
     p.`prompt`,
@@ -1703,7 +1703,7 @@ SELECT
   `_error`,
   `_error_detail`,
   `_repaired`
-FROM judged_rows
+FROM joined
 {%- elif target.type == 'duckdb' -%}
 WITH answered AS (
   SELECT
@@ -1993,7 +1993,7 @@ WITH answered AS (
       ORDER BY "verdict" IS NOT NULL, "attempt" DESC, "asked_at" NULLS FIRST, "run_id" NULLS FIRST
     ) AS "choice"
   FROM judged
-), judged_rows AS (
+), joined AS (
   SELECT
     p."id",
     p."prompt",
@@ -2030,7 +2030,7 @@ SELECT
   "_error",
   "_error_detail",
   "_repaired"
-FROM judged_rows
+FROM joined
 {%- else -%}
 {{ sqlenrich.refused("sqlenrich: product_attributes has no SQL for this adapter; it has for: " ~ "databricks, snowflake, bigquery, spark, duckdb") }}
 {%- endif -%}

@@ -676,7 +676,7 @@ WITH answered AS (
       ORDER BY `verdict` IS NOT NULL, `attempt` DESC, `asked_at`, `run_id`
     ) AS `choice`
   FROM judged
-), judged_rows AS (
+), joined AS (
   SELECT
     p.`id`,
     p.`prompt`,
@@ -713,7 +713,7 @@ SELECT
   `_error`,
   `_error_detail`,
   `_repaired`
-FROM judged_rows
+FROM joined
 {%- elif target.type == 'snowflake' -%}
 WITH answered AS (
   SELECT
@@ -911,7 +911,7 @@ WITH answered AS (
       ORDER BY verdict IS NOT NULL, attempt DESC, asked_at NULLS FIRST, run_id NULLS FIRST
     ) AS choice
   FROM judged
-), judged_rows AS (
+), joined AS (
   SELECT
     p.id,
     p.prompt,
@@ -948,7 +948,7 @@ SELECT
   _error,
   _error_detail,
   _repaired
-FROM judged_rows
+FROM joined
 {%- elif target.type == 'bigquery' -%}
 WITH answered AS (
   SELECT
@@ -1148,7 +1148,7 @@ WITH answered AS (
       ORDER BY `verdict` IS NOT NULL, `attempt` DESC, `asked_at`, `run_id`
     ) AS `choice`
   FROM judged
-), judged_rows AS (
+), joined AS (
   SELECT
     p.`id`,
     p.`prompt`,
@@ -1185,7 +1185,7 @@ SELECT
   `_error`,
   `_error_detail`,
   `_repaired`
-FROM judged_rows
+FROM joined
 {%- elif target.type == 'spark' -%}
 WITH answered AS (
   SELECT
@@ -1362,7 +1362,7 @@ WITH answered AS (
       ORDER BY `verdict` IS NOT NULL, `attempt` DESC, `asked_at`, `run_id`
     ) AS `choice`
   FROM judged
-), judged_rows AS (
+), joined AS (
   SELECT
     p.`id`,
     p.`prompt`,
@@ -1399,7 +1399,7 @@ SELECT
   `_error`,
   `_error_detail`,
   `_repaired`
-FROM judged_rows
+FROM joined
 {%- elif target.type == 'duckdb' -%}
 WITH answered AS (
   SELECT
@@ -1608,7 +1608,7 @@ WITH answered AS (
       ORDER BY "verdict" IS NOT NULL, "attempt" DESC, "asked_at" NULLS FIRST, "run_id" NULLS FIRST
     ) AS "choice"
   FROM judged
-), judged_rows AS (
+), joined AS (
   SELECT
     p."id",
     p."prompt",
@@ -1645,7 +1645,7 @@ SELECT
   "_error",
   "_error_detail",
   "_repaired"
-FROM judged_rows
+FROM joined
 {%- else -%}
 {{ sqlenrich.refused("sqlenrich: review_aspects has no SQL for this adapter; it has for: " ~ "databricks, snowflake, bigquery, spark, duckdb") }}
 {%- endif -%}

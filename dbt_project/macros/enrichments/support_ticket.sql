@@ -680,7 +680,7 @@ WITH answered AS (
       ORDER BY `verdict` IS NOT NULL, `attempt` DESC, `asked_at`, `run_id`
     ) AS `choice`
   FROM judged
-), judged_rows AS (
+), joined AS (
   SELECT
     p.`id`,
     p.`prompt`,
@@ -717,7 +717,7 @@ SELECT
   `_error`,
   `_error_detail`,
   `_repaired`
-FROM judged_rows
+FROM joined
 {%- elif target.type == 'snowflake' -%}
 WITH answered AS (
   SELECT
@@ -911,7 +911,7 @@ WITH answered AS (
       ORDER BY verdict IS NOT NULL, attempt DESC, asked_at NULLS FIRST, run_id NULLS FIRST
     ) AS choice
   FROM judged
-), judged_rows AS (
+), joined AS (
   SELECT
     p.id,
     p.prompt,
@@ -948,7 +948,7 @@ SELECT
   _error,
   _error_detail,
   _repaired
-FROM judged_rows
+FROM joined
 {%- elif target.type == 'bigquery' -%}
 WITH answered AS (
   SELECT
@@ -1135,7 +1135,7 @@ WITH answered AS (
       ORDER BY `verdict` IS NOT NULL, `attempt` DESC, `asked_at`, `run_id`
     ) AS `choice`
   FROM judged
-), judged_rows AS (
+), joined AS (
   SELECT
     p.`id`,
     p.`prompt`,
@@ -1172,7 +1172,7 @@ SELECT
   `_error`,
   `_error_detail`,
   `_repaired`
-FROM judged_rows
+FROM joined
 {%- elif target.type == 'spark' -%}
 WITH answered AS (
   SELECT
@@ -1337,7 +1337,7 @@ WITH answered AS (
       ORDER BY `verdict` IS NOT NULL, `attempt` DESC, `asked_at`, `run_id`
     ) AS `choice`
   FROM judged
-), judged_rows AS (
+), joined AS (
   SELECT
     p.`id`,
     p.`prompt`,
@@ -1374,7 +1374,7 @@ SELECT
   `_error`,
   `_error_detail`,
   `_repaired`
-FROM judged_rows
+FROM joined
 {%- elif target.type == 'duckdb' -%}
 WITH answered AS (
   SELECT
@@ -1575,7 +1575,7 @@ WITH answered AS (
       ORDER BY "verdict" IS NOT NULL, "attempt" DESC, "asked_at" NULLS FIRST, "run_id" NULLS FIRST
     ) AS "choice"
   FROM judged
-), judged_rows AS (
+), joined AS (
   SELECT
     p."id",
     p."prompt",
@@ -1612,7 +1612,7 @@ SELECT
   "_error",
   "_error_detail",
   "_repaired"
-FROM judged_rows
+FROM joined
 {%- else -%}
 {{ sqlenrich.refused("sqlenrich: support_ticket has no SQL for this adapter; it has for: " ~ "databricks, snowflake, bigquery, spark, duckdb") }}
 {%- endif -%}

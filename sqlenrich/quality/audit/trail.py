@@ -139,7 +139,12 @@ def trails(stored: StoredOutput) -> list[Trail]:
 
 
 def _trail(stored: StoredOutput, row: Mapping[str, Any], attempts: Sequence[Attempt]) -> Trail:
-    request, hash_, prompt = stored.request, row["request_hash"], row["prompt"]
+    request, hash_ = stored.request, row["request_hash"]
+    prompt = (
+        row["prompt"]
+        if hash_ is None
+        else stored.one(f"SELECT max(prompt) FROM {PROMPTS} WHERE request_hash = ?", hash_)
+    )
     accepted = row["_error"] is None
     role = "enriched" if accepted else "quarantine"
     key = " AND ".join(f"{quote(name)} IS NOT DISTINCT FROM ?" for name in (*request.contract.key, "_request_hash"))

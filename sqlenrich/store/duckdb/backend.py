@@ -209,7 +209,9 @@ class DuckDBBackend(Backend):
         """
         sliced = plan.bound(SLICES).step("checked")
         query = sliced.query.copy()
-        query.set("order", exp.Order(expressions=[exp.column(SOURCE_ROW, table="p")]))
+        assert isinstance(query, exp.Select)
+        query.ctes[-1].this.select(exp.column(SOURCE_ROW, table="p"), copy=False)  # the rows with their answers
+        query.order_by(exp.column(SOURCE_ROW), copy=False)
         rows = self.number(plan, queries.count_rows("prompts"))
         count = max(1, -(-rows // self.policy.slice_rows))
         again: list[Sql] = []

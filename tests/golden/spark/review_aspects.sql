@@ -264,7 +264,7 @@ BEGIN
   END LOOP ask;
 END;
 
--- checked: one verdict per row
+-- checked: one verdict per row; an accepted one keeps its answer, a refused one its texts
 DROP TABLE IF EXISTS `review_aspects_checked__new`;
 CREATE TABLE `review_aspects_checked__new` AS
 WITH answered AS (
@@ -443,30 +443,44 @@ WITH answered AS (
       ORDER BY `verdict` IS NOT NULL, `attempt` DESC, `asked_at`, `run_id`
     ) AS `choice`
   FROM judged
+), joined AS (
+  SELECT
+    p.`id`,
+    p.`prompt`,
+    p.`request_hash`,
+    r.`response`,
+    r.`answer`,
+    COALESCE(r.`attempts`, 0) AS `_attempts`,
+    COALESCE(r.`served_model`, r.`model`) AS `_model`,
+    r.`asked_at` AS `_asked_at`,
+    CASE
+      WHEN p.`request_hash` IS NULL AND p.`prompt` IS NULL THEN 'BAD_PROMPT'
+      WHEN p.`request_hash` IS NULL THEN 'NO_INPUT'
+      WHEN r.`request_hash` IS NULL THEN 'NOT_ASKED'
+      WHEN r.`verdict` IS NULL THEN NULL
+      WHEN r.`finish_reason` = 'length' THEN 'TRUNCATED'
+      WHEN r.`finish_reason` IN ('refusal', 'content_filter') THEN 'REFUSED'
+      ELSE SPLIT_PART(r.`verdict`, ' ', 1)
+    END AS `_error`,
+    SUBSTRING(r.`verdict`, CHAR_LENGTH(SPLIT_PART(r.`verdict`, ' ', 1)) + 2) AS `_error_detail`,
+    COALESCE(r.`answer` <> r.`response`, FALSE) AS `_repaired`
+  FROM `review_aspects_prompts` AS p
+  LEFT JOIN ranked AS r
+    ON r.`request_hash` = p.`request_hash` AND r.`choice` = 1
 )
 SELECT
-  p.`id`,
-  p.`prompt`,
-  p.`request_hash`,
-  r.`response`,
-  r.`answer`,
-  COALESCE(r.`attempts`, 0) AS `_attempts`,
-  COALESCE(r.`served_model`, r.`model`) AS `_model`,
-  r.`asked_at` AS `_asked_at`,
-  CASE
-    WHEN p.`request_hash` IS NULL AND p.`prompt` IS NULL THEN 'BAD_PROMPT'
-    WHEN p.`request_hash` IS NULL THEN 'NO_INPUT'
-    WHEN r.`request_hash` IS NULL THEN 'NOT_ASKED'
-    WHEN r.`verdict` IS NULL THEN NULL
-    WHEN r.`finish_reason` = 'length' THEN 'TRUNCATED'
-    WHEN r.`finish_reason` IN ('refusal', 'content_filter') THEN 'REFUSED'
-    ELSE SPLIT_PART(r.`verdict`, ' ', 1)
-  END AS `_error`,
-  SUBSTRING(r.`verdict`, CHAR_LENGTH(SPLIT_PART(r.`verdict`, ' ', 1)) + 2) AS `_error_detail`,
-  COALESCE(r.`answer` <> r.`response`, FALSE) AS `_repaired`
-FROM `review_aspects_prompts` AS p
-LEFT JOIN ranked AS r
-  ON r.`request_hash` = p.`request_hash` AND r.`choice` = 1;
+  `id`,
+  CASE WHEN `_error` IS NOT NULL THEN `prompt` END AS `prompt`,
+  `request_hash`,
+  CASE WHEN `_error` IS NOT NULL THEN `response` END AS `response`,
+  CASE WHEN `_error` IS NULL THEN `answer` END AS `answer`,
+  `_attempts`,
+  `_model`,
+  `_asked_at`,
+  `_error`,
+  `_error_detail`,
+  `_repaired`
+FROM joined;
 DROP TABLE IF EXISTS `review_aspects_checked`;
 ALTER TABLE `review_aspects_checked__new`
 RENAME TO `review_aspects_checked`;
