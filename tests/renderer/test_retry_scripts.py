@@ -362,9 +362,13 @@ def reply(_model: str, prompt: str, before: int) -> tuple[str | None, str | None
 
 def by_body(tables: Tables) -> dict[str, tuple[str | None, int]]:
     """The reason and the attempts of each prompt."""
+    prompts = {row["request_hash"]: row["prompt"] for row in tables["prompts"]}
     found: dict[str, tuple[str | None, int]] = {}
     for row in tables["checked"]:
-        found[row["prompt"]] = (row["_error"], row["_attempts"])
+        found[row["prompt"] if row["request_hash"] is None else prompts[row["request_hash"]]] = (
+            row["_error"],
+            row["_attempts"],
+        )
     return found
 
 
