@@ -414,11 +414,6 @@ class Desk:
     def _on_alive(self, connection: _Connection, alive: bool) -> None:
         """Take a sign of life; the reader knows its time."""
 
-    def _on_release(self, connection: _Connection, keys: list[list[Any]]) -> None:
-        self.counts.released += len(keys)
-        self._hand_over(self.flight.release(connection.number, [(key[0], key[1]) for key in keys]))
-        self.flight.forget_waiting(connection.number)
-
     def _hand_over(self, handed: list[tuple[Key, int]]) -> None:
         for key, worker in handed:
             self.counts.handed_over += 1
@@ -427,7 +422,9 @@ class Desk:
 
     def _on_busy(self, connection: _Connection, busy: bool) -> None:
         connection.busy = busy
-        if not busy:
+        if not busy:  # nor does it ask what was handed to it meanwhile
+            self.counts.released += self.flight.owned(connection.number)
+            self._hand_over(self.flight.release(connection.number))
             self.width.leave(connection.number)
             connection.tell_width(0)
         self._share()

@@ -62,23 +62,20 @@ class SingleFlight:
             waiting += [(key, other) for other in self._waiting.pop(key, ())]
         return waiting
 
-    def release(self, worker: int, keys: Iterable[Key] | None = None) -> list[tuple[Key, int]]:
-        """Record that a worker does not ask these requests (without any: that it is gone).
+    def release(self, worker: int) -> list[tuple[Key, int]]:
+        """Record that a worker asks nothing more and waits for nothing.
 
-        Gives the requests that others wait for, each with the worker that asks it now.
+        Gives the requests of it that others wait for, each with the worker that asks it now.
         """
-        left = set(self._owned.get(worker, ())) if keys is None else set(keys) & self._owned.get(worker, set())
-        if keys is None:
-            self._owned.pop(worker, None)
-            for others in self._waiting.values():
-                if worker in others:
-                    others.remove(worker)
+        for key, others in list(self._waiting.items()):
+            if worker in others:
+                others.remove(worker)
+                if not others:
+                    del self._waiting[key]
         handed: list[tuple[Key, int]] = []
-        for key in left:
-            self._owned.get(worker, set()).discard(key)
+        for key in self._owned.pop(worker, set()):
             del self._owner[key]
-            others = [one for one in self._waiting.pop(key, ()) if one != worker]
-            if others:
+            if others := self._waiting.pop(key, []):
                 self._own(others[0], key)
                 handed.append((key, others[0]))
                 if others[1:]:
@@ -88,13 +85,6 @@ class SingleFlight:
     def owned(self, worker: int) -> int:
         """Return how many requests a worker has to ask and has not told."""
         return len(self._owned.get(worker, ()))
-
-    def forget_waiting(self, worker: int) -> None:
-        """Record that a worker waits for nothing any more."""
-        for key in [key for key, others in self._waiting.items() if worker in others]:
-            self._waiting[key].remove(worker)
-            if not self._waiting[key]:
-                del self._waiting[key]
 
     def _own(self, worker: int, key: Key) -> None:
         self._owner[key] = worker

@@ -7,7 +7,7 @@ import socket
 import threading
 import time
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from datetime import UTC
@@ -68,6 +68,8 @@ class Worker:
         self._stored: SimpleQueue[int | None] = SimpleQueue()
         self._events: SimpleQueue[dict[str, Any] | None] = SimpleQueue()
         self._gone = threading.Event()
+        self._begins = False
+        """Whether what the desk told until its next reply is for the task before: nobody takes that any more."""
         self._told_calls = self._told_retries = self._unacknowledged = 0
         hello = {"token": address.token, "version": __version__, "assignment": assignment, "host": socket.gethostname()}
         self._send({**hello, "pid": os.getpid()})
@@ -108,6 +110,7 @@ class Worker:
         Ends early where the desk stops the run. What fails for good is told to the desk, and ends it early too.
         """
         flight = _Flight(self, requests)
+        self._begins = True
         self._send({"busy": True})
         try:
             yield from flight.rows()
@@ -115,7 +118,7 @@ class Worker:
             self.problem, self.problem_at = str(error), time.monotonic()
             self._send({"fatal": self.problem})
         finally:
-            flight.leave()
+            self.leave()
 
     def preflight(self, requests: Sequence[Request]) -> int:
         """Ask a few requests until one is answered; give how many are answered, here or elsewhere."""
@@ -131,8 +134,7 @@ class Worker:
         except RunError as error:
             self._send({"fatal": str(error)})
         finally:
-            left = {_key(request) for request in mine} - {key_of(row) for row in told}
-            self.leave(left)
+            self.leave()
         return len(told) + len(wanted["known"])
 
     def want(self, requests: Sequence[Request]) -> dict[str, Any]:
@@ -154,12 +156,10 @@ class Worker:
             _next(self._stored)
             self._unacknowledged -= 1
 
-    def leave(self, keys: Iterable[Key]) -> None:
+    def leave(self) -> None:
         """Give back what this process has not asked and the limits that it has not used; tell the counts."""
         with suppress(OSError):
             self.settle()
-            if left := list(keys):
-                self._send({"release": left})
             self._post(self._leases.give_back)
             self._post(self._budget.give_back)
             self._send(self._stats() | {"busy": False})
@@ -266,6 +266,9 @@ class Worker:
 
     def _handle(self, message: dict[str, Any]) -> None:
         if "yours" in message:
+            while self._begins and not self._events.empty():
+                self._events.get()
+            self._begins = False
             self._replies.put(message)
         elif "stored" in message:
             self._stored.put(message["stored"])
@@ -314,7 +317,6 @@ class _Flight:
     def __init__(self, worker: Worker, requests: Iterator[Request]) -> None:
         self.worker, self.requests = worker, requests
         self.ready: deque[Row] = deque()
-        self.owned: set[Key] = set()
         self.elsewhere: dict[Key, Request] = {}
         self.over: deque[Request] = deque()
         self.all_read = False
@@ -326,7 +328,6 @@ class _Flight:
             for batch in client.stream(self._mine()):
                 told = [self.worker.row(answer) for answer in batch]
                 self.worker.tell(told)
-                self.owned.difference_update(map(key_of, told))
                 self.worker.report()
                 self._hear(wait=False)
                 yield from self._given(told)
@@ -335,10 +336,6 @@ class _Flight:
                 self._hear(wait=True)
                 yield from self._given([])
         yield from self._given([])
-
-    def leave(self) -> None:
-        """Give back what is not asked."""
-        self.worker.leave(self.owned)
 
     def _mine(self) -> Iterator[Request]:
         """Return the requests that this process asks; ends where many known answers are to be given on first."""
@@ -352,9 +349,7 @@ class _Flight:
             wanted = self.worker.want(chunk)
             self.ready += wanted["known"]
             self.elsewhere |= {_key(chunk[place]): chunk[place] for place in wanted["later"]}
-            mine = [chunk[place] for place in wanted["yours"]]
-            self.owned.update(map(_key, mine))
-            yield from mine
+            yield from (chunk[place] for place in wanted["yours"])
 
     def _given(self, told: list[Row]) -> Iterator[list[Row]]:
         rows = [*told, *self.ready]
@@ -371,7 +366,6 @@ class _Flight:
             elif (given := event.get("over")) is not None:
                 key = (given[0], given[1])
                 if (request := self.elsewhere.pop(key, None)) is not None:
-                    self.owned.add(key)
                     self.over.append(request)
 
 

@@ -7,7 +7,7 @@ import socket
 import threading
 import time
 from collections.abc import Iterator, Sequence
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, closing, contextmanager
 from dataclasses import fields
 from decimal import Decimal
 from pathlib import Path
@@ -91,6 +91,54 @@ def test_each_request_is_asked_once_within_the_width(tmp_path: Path) -> None:
     batch = arrow.answer_batch(rows[:3])
     assert batch.schema.names == list(RESPONSES)
     assert (batch["run_id"][0].as_py(), batch["raw"][0].as_py()) == ("r", None)
+
+
+class Raw:
+    """A worker process, word by word."""
+
+    def __init__(self, desk: Desk) -> None:
+        self.socket = socket.create_connection((desk.address.host, desk.address.port), 10)
+        self.lines = self.socket.makefile("rb")
+        self.say(token=desk.address.token, version=__version__, assignment="run", host="h", pid=1)
+        self.hear("origin")
+
+    def say(self, **message: Any) -> None:
+        self.socket.sendall(orjson.dumps(message) + b"\n")
+
+    def hear(self, name: str) -> dict[str, Any]:
+        """The next message that has something of this name."""
+        return next(found for line in self.lines if name in (found := orjson.loads(line)))
+
+    def want(self) -> str:
+        """Whose a request is: ``yours`` or ``later``."""
+        self.say(busy=True)
+        self.say(want=[("a hash", 1)])
+        found = self.hear("yours")
+        return next(name for name in ("known", "yours", "later") if found[name])
+
+    def close(self) -> None:
+        self.lines.close()
+        self.socket.close()
+
+
+@pytest.mark.parametrize("ends_first", ["the one that waits", "the one that asks"])
+def test_what_a_task_waited_for_that_ended_early_is_asked_by_the_next(tmp_path: Path, ends_first: str) -> None:
+    """Its process lives on: a request that was handed to it would be asked by nobody."""
+    with desk_of(tmp_path, "http://127.0.0.1:9/v1") as desk, ExitStack() as stack:
+        asks, waits, third = (stack.enter_context(closing(Raw(desk))) for _ in range(3))
+        assert (asks.want(), waits.want()) == ("yours", "later")
+        if ends_first == "the one that waits":
+            waits.say(busy=False)
+            asks.say(busy=False)
+        else:
+            asks.say(busy=False)
+            assert waits.hear("over") == {"over": ["a hash", 1]}
+            waits.say(busy=False)
+        deadline = time.monotonic() + 10
+        while desk.busy() and time.monotonic() < deadline:
+            time.sleep(0.01)
+        assert third.want() == "yours"
+        assert waits.want() == "later"
 
 
 def price(into: int, _: int, out: int) -> Decimal:
