@@ -129,9 +129,13 @@ class BatchCreation:
         while True:
             try:
                 return step()
-            except ReplyLostError:
+            except ReplyLostError as error:
                 lost += 1
-                if (found := self._looked(look, doubtful)) is not None:
+                try:
+                    found = self._looked(look, doubtful)
+                except UnavailableError:  # nobody knows what it did: the next run looks again
+                    raise error from None
+                if found is not None:
                     return found
                 if doubtful() or lost >= self.policy.tries or not self.pause(0.0):
                     raise
@@ -147,9 +151,21 @@ class BatchCreation:
             if delay and not self.pause(delay):
                 return None
             try:
-                found = look()
-            except (UnavailableError, GoneError):
+                found = self._answered(look)
+            except GoneError:
                 continue
             if found is not None or doubtful():
                 return found
         return None
+
+    def _answered(self, look: Callable[[], T | None]) -> T | None:
+        """Return what a look finds: one that the vendor does not answer is repeated. Raises UnavailableError."""
+        began, delay = runtime.monotonic(), self.policy.first_delay_s
+        while True:
+            try:
+                return look()
+            except UnavailableError as error:
+                late = runtime.monotonic() - began > self.policy.unavailable_for_s
+                if late or not self.pause(max(error.wait_s, delay)):
+                    raise
+                delay = min(2 * delay, self.policy.longest_delay_s)

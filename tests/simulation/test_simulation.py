@@ -45,6 +45,12 @@ def test_each_planted_fault_can_be_planted() -> None:
         compile(mutant.text(), mutant.file, "exec")
 
 
+@pytest.mark.parametrize("seed", [5149, 5265])
+def test_a_seed_that_failed_once_holds(seed: int) -> None:
+    """A batch was created twice where its reply was lost, and then that of the look for it."""
+    live(drawn(seed))
+
+
 def test_a_seed_replays_exactly() -> None:
     assert live(drawn(13)).world.trace == live(drawn(13)).world.trace
 
