@@ -265,7 +265,9 @@ class Lives:
     def on_request(self, prompt: str) -> None:
         """Refuse a request whose answer is stored, but for the one that shows whether a server is well."""
         life = self.life
-        may_be_canary = prompt in life.canaries and self.network.delivered.failures > life.failed_before
+        delivered, down = self.network.delivered, self.network.down.values()
+        troubled = delivered.failures > life.failed_before or any(until > life.began for _, until in down)
+        may_be_canary = troubled and (prompt in life.canaries or prompt in delivered.lied)
         if self.refused is not None:
             if not may_be_canary and prompt not in self.refused:
                 life.problems.append(f"asked by the retry, although its row is accepted: {prompt!r}")
@@ -517,8 +519,8 @@ class Lives:
             raise BrokenError("the last line of the ledger is open")
         if twice:
             raise BrokenError(f"{twice} requests have two answers")
-        if most_attempts > MOST_ATTEMPTS:
-            raise BrokenError(f"attempt {most_attempts}, and {MOST_ATTEMPTS} are allowed")
+        if most_attempts > MOST_ATTEMPTS * (1 + scenario.cascade):  # of each model
+            raise BrokenError(f"attempt {most_attempts}, and {MOST_ATTEMPTS} of each model are allowed")
         if len(good) + len(bad) != scenario.rows or set(good) & set(bad):
             raise BrokenError("a row is missing, or there twice")
         for row in self.rows():
