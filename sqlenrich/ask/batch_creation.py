@@ -125,10 +125,10 @@ class BatchCreation:
 
         It is done again only where the vendor did nothing.
         """
-        began, delay, lost = runtime.monotonic(), self.policy.first_delay_s, 0
+        began, lost = runtime.monotonic(), 0
         while True:
             try:
-                return step()
+                return self._available(step, began)
             except ReplyLostError as error:
                 lost += 1
                 try:
@@ -139,31 +139,25 @@ class BatchCreation:
                     return found
                 if doubtful() or lost >= self.policy.tries or not self.pause(0.0):
                     raise
-            except UnavailableError as error:
-                if runtime.monotonic() - began > self.policy.unavailable_for_s:
-                    raise
-                if not self.pause(max(error.wait_s, delay)):
-                    raise
-                delay = min(2 * delay, self.policy.longest_delay_s)
 
     def _looked(self, look: Callable[[], T | None], doubtful: Callable[[], bool]) -> T | None:
         for delay in self.policy.looks_s:
             if delay and not self.pause(delay):
                 return None
             try:
-                found = self._answered(look)
+                found = self._available(look, runtime.monotonic())
             except GoneError:
                 continue
             if found is not None or doubtful():
                 return found
         return None
 
-    def _answered(self, look: Callable[[], T | None]) -> T | None:
-        """Return what a look finds: one that the vendor does not answer is repeated. Raises UnavailableError."""
-        began, delay = runtime.monotonic(), self.policy.first_delay_s
+    def _available(self, step: Callable[[], T], began: float) -> T:
+        """Return what a step gives. It is repeated while the vendor does nothing. Raises UnavailableError."""
+        delay = self.policy.first_delay_s
         while True:
             try:
-                return look()
+                return step()
             except UnavailableError as error:
                 late = runtime.monotonic() - began > self.policy.unavailable_for_s
                 if late or not self.pause(max(error.wait_s, delay)):

@@ -8,7 +8,7 @@ import random
 import shutil
 import tempfile
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import date
 from decimal import Decimal
@@ -577,8 +577,14 @@ def _log_of(path: Path) -> Path:
 
 def live(scenario: Scenario) -> Lives:
     """Run a scenario. Raises BrokenError."""
+    lives: Lives = lived(Lives, scenario)
+    return lives
+
+
+def lived(kind: Callable[[Scenario, Path], Any], scenario: Scenario) -> Any:
+    """Return the lives of a scenario, of a run or of a gateway, once they are lived. Raises BrokenError."""
     folder = Path(tempfile.mkdtemp(prefix="sim-", dir="/dev/shm" if Path("/dev/shm").is_dir() else None))
-    lives = Lives(scenario, folder)
+    lives = kind(scenario, folder)
     random.seed(f"waits {scenario.seed}")  # the client draws its waits
     try:
         lives.run()

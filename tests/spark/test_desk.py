@@ -109,10 +109,10 @@ class Raw:
         """The next message that has something of this name."""
         return next(found for line in self.lines if name in (found := orjson.loads(line)))
 
-    def want(self) -> str:
-        """Whose a request is: ``yours`` or ``later``."""
-        self.say(busy=True)
-        self.say(want=[("a hash", 1)])
+    def want(self, request_hash: str = "a hash", *, busy: bool = True) -> str:
+        """Whose a request is: ``yours`` or ``later``. Without ``busy`` others have the whole width."""
+        self.say(busy=busy)
+        self.say(want=[(request_hash, 1)])
         found = self.hear("yours")
         return next(name for name in ("known", "yours", "later") if found[name])
 
@@ -139,6 +139,29 @@ def test_what_a_task_waited_for_that_ended_early_is_asked_by_the_next(tmp_path: 
             time.sleep(0.01)
         assert third.want() == "yours"
         assert waits.want() == "later"
+
+
+def test_what_was_handed_to_an_earlier_task_is_not_asked_by_the_next(tmp_path: Path) -> None:
+    """The desk told it when the task had ended; meanwhile another process asks the request."""
+    (request,) = requests(range(1))
+    with ScriptedEndpoint() as server, desk_of(tmp_path, server.url) as desk, ExitStack() as stack:
+        worker = stack.enter_context(closing(Worker(desk.address, "run")))
+        other = stack.enter_context(closing(Raw(desk)))
+        assert other.want(request.request_hash, busy=False) == "yours"
+        desk._thread.post(desk._connections[1].send, {"over": [request.request_hash, 1]})
+        found: list[str] = []
+        task = threading.Thread(
+            target=lambda: found.extend(row["request_hash"] for rows in worker.ask(iter([request])) for row in rows)
+        )
+        task.start()
+        deadline = time.monotonic() + 10
+        while not desk.counts.later and time.monotonic() < deadline:
+            time.sleep(0.01)
+        time.sleep(0.3)
+        assert not server.asked
+        other.say(busy=False)
+        task.join(10)
+        assert (found, len(server.asked)) == ([request.request_hash], 1)
 
 
 def price(into: int, _: int, out: int) -> Decimal:
