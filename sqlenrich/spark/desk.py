@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import secrets
-import time
+import threading
 import warnings
 from collections import Counter, deque
 from collections.abc import Coroutine, Iterable, Mapping, Sequence
@@ -20,10 +20,10 @@ from typing import Any, Self
 
 import orjson
 
+from sqlenrich.core import runtime
 from sqlenrich.core.endpoint import Endpoint
 from sqlenrich.core.errors import ConfigError, RunError
 from sqlenrich.core.limits import Limits
-from sqlenrich.core.loop_thread import LoopThread
 from sqlenrich.core.version import __version__
 from sqlenrich.llm.throttle.budget import Budget
 from sqlenrich.llm.throttle.wait_times import WaitTimes
@@ -78,7 +78,7 @@ class _Reader(asyncio.StreamReader):
     heard_at = 0.0
 
     def feed_data(self, data: Any) -> None:
-        self.heard_at = time.monotonic()
+        self.heard_at = runtime.monotonic()
         super().feed_data(data)
 
 
@@ -86,6 +86,8 @@ class _Connection:
     def __init__(self, number: int, reader: _Reader, writer: asyncio.StreamWriter, process: str) -> None:
         self.number, self.reader, self.writer, self.process = number, reader, writer, process
         self.busy = False
+        self.asks = False
+        """Whether it has requests to ask: one that waits for others alone needs no part of the width."""
         self.in_flight = 0
         """The requests that were in flight when it told its calls last."""
         self.width = self.widths = 0
@@ -135,7 +137,7 @@ class Desk:
         """Answers that the journal's disk did not take."""
         self.lasting = lasting
         self.flight = SingleFlight(journal)
-        self.buckets = SharedBuckets(Limits() if endpoint is None else endpoint.limits, time.monotonic())
+        self.buckets = SharedBuckets(Limits() if endpoint is None else endpoint.limits, runtime.monotonic())
         self.budget = SharedBudget(budget or Budget())
         self.width = SharedWidth(None) if endpoint is None else SharedWidth(endpoint.concurrency, len(endpoint.urls))
         self._host, self._announced, self._port = host, announced or host, port
@@ -153,7 +155,7 @@ class Desk:
         self._keys: dict[str, str | None] = {}
         """The keys of the assignments' endpoints, read when the first worker needs them."""
         self._timer: asyncio.TimerHandle | None = None
-        self._thread = LoopThread("sqlenrich-desk")
+        self._thread = runtime.loop_thread("sqlenrich-desk")
         self._disk = ThreadPoolExecutor(1, "sqlenrich-journal")
         self._server: asyncio.AbstractServer | None = None
 
@@ -197,11 +199,12 @@ class Desk:
 
     def drain(self, most_s: float = 10.0) -> None:
         """Wait until no worker asks: at most this long for what is in flight, and as long again for its end."""
+        polling = threading.Event()
         for _ in range(2):
             self.stop()
-            until = time.monotonic() + most_s
-            while self.busy() and time.monotonic() < until:
-                time.sleep(DRAIN_POLL_S)
+            until = runtime.monotonic() + most_s
+            while self.busy() and runtime.monotonic() < until:
+                runtime.wait(polling, DRAIN_POLL_S)
 
     def resume(self) -> None:
         """Let workers send again."""
@@ -253,9 +256,9 @@ class Desk:
         """Take workers for lost that say nothing: what they had is asked by others."""
         every_s = self.policy.silent_s / BEATS
         while True:
-            before = time.monotonic()
+            before = runtime.monotonic()
             await asyncio.sleep(every_s)
-            now = time.monotonic()
+            now = runtime.monotonic()
             for one in list(self._connections.values()):
                 if now - before > 2 * every_s:
                     one.reader.heard_at = now  # this thread was held up itself, and read nothing
@@ -364,6 +367,7 @@ class Desk:
         self.counts.known += len(wanted.known)
         self.counts.later += len(wanted.later)
         connection.send(wanted._asdict())
+        self._note_asking()
 
     def _on_told(self, connection: _Connection, rows: list[dict[str, Any]]) -> None:
         kept = [row for row in rows if not row["retryable"]] if self.lasting else rows
@@ -384,6 +388,7 @@ class Desk:
         counts.tokens_in += sum(row["tokens_in"] or 0 for row in rows)
         counts.tokens_out += sum(row["tokens_out"] or 0 for row in rows)
         counts.retryable += sum(row["retryable"] for row in rows)
+        self._note_asking()
         self._unsynced.append((connection, len(rows), kept))
         if not self._syncing:
             self._syncing = True
@@ -419,6 +424,16 @@ class Desk:
             self.counts.handed_over += 1
             if worker in self._connections:
                 self._connections[worker].send({"over": key})
+        self._note_asking()
+
+    def _note_asking(self) -> None:
+        """Share the width again where another worker has something to ask, or one has nothing more."""
+        changed = False
+        for one in self._connections.values():
+            asks = one.busy and self.flight.owned(one.number) > 0
+            changed, one.asks = changed or asks != one.asks, asks
+        if changed:
+            self._share()
 
     def _on_busy(self, connection: _Connection, busy: bool) -> None:
         connection.busy = busy
@@ -427,7 +442,7 @@ class Desk:
             self._hand_over(self.flight.release(connection.number))
             self.width.leave(connection.number)
             connection.tell_width(0)
-        self._share()
+        self._note_asking()
 
     def _on_kept(self, connection: _Connection, number: int) -> None:
         """A worker keeps to a width: what it held beyond is free, unless it was told another one since."""
@@ -442,7 +457,7 @@ class Desk:
 
     def _on_returned(self, connection: _Connection, units: dict[str, float]) -> None:  # noqa: ARG002
         for name, amount in units.items():
-            self.buckets.give_back(name, amount, time.monotonic())
+            self.buckets.give_back(name, amount, runtime.monotonic())
         self._grant()
 
     def _on_spend(self, connection: _Connection, wish: dict[str, str]) -> None:
@@ -454,7 +469,7 @@ class Desk:
         self._grant_caps()
 
     def _on_pace(self, connection: _Connection, pace: dict[str, Any]) -> None:
-        self.width.report(connection.number, pace["in_flight"], pace["answered"], pace["refused"], time.monotonic())
+        self.width.report(connection.number, pace["in_flight"], pace["answered"], pace["refused"], runtime.monotonic())
         self._share()
 
     def _on_stats(self, connection: _Connection, stats: dict[str, Any]) -> None:
@@ -489,13 +504,16 @@ class Desk:
     # What limits allow -----------------------------------------------------------------------------------------------
 
     def _share(self) -> None:
-        """Tell each worker that asks how many requests it may have in flight, where that has changed."""
-        asking = [one.number for one in self._connections.values() if one.busy]
+        """Tell each worker how many requests it may have in flight, where that has changed."""
+        for one in self._connections.values():
+            if one.busy and not one.asks:
+                one.tell_width(0)
+        asking = [one.number for one in self._connections.values() if one.asks]
         for worker, width in self.width.parts(asking).items():
             self._connections[worker].tell_width(width)
 
     def _grant(self) -> None:
-        for worker, name, units in self.buckets.grants(self.busy(), time.monotonic()):
+        for worker, name, units in self.buckets.grants(self.busy(), runtime.monotonic()):
             if worker in self._connections:
                 self._connections[worker].send({"grant": {name: units}})
         if self._timer is not None:

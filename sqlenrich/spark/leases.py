@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import asyncio
-import time
 from collections.abc import Callable, Mapping, Sequence
 from decimal import Decimal
 from typing import Any
 
+from sqlenrich.core import runtime
 from sqlenrich.llm.throttle.budget import FREE, Budget
 from sqlenrich.llm.throttle.leases import Bucket
 
@@ -66,6 +66,8 @@ class LeasedBudget(Budget):
         self._send, self._capped = send, capped
         self.left_calls, self.left = 0, FREE
         self._wished: Decimal | None = None
+        self._leases = False
+        """Whether the desk takes it that something may be given back."""
 
     def allows(self, cost: Decimal) -> bool | None:
         """Whether one more request may be sent. None: the desk is asked."""
@@ -82,6 +84,11 @@ class LeasedBudget(Budget):
             missing = max(cost - self.left, FREE)
             self._send({"spend": {"cost": str(missing), "held": str(self.reserved)}})
         return None
+
+    @property
+    def exhausted(self) -> bool:
+        """Whether no request may be sent any more. It wishes for none: who asks may have no part of the width."""
+        return self.reached is not None
 
     def spend_call(self) -> bool:
         """Count a request that costs nothing; False where none is left at hand."""
@@ -115,11 +122,12 @@ class LeasedBudget(Budget):
         """Take calls and money from the desk."""
         self.left_calls += calls
         self.left += cost
-        self._wished = None
+        self._wished, self._leases = None, True
 
     def give_back(self) -> None:
-        """Give back what is left."""
-        if self._capped and (self.left_calls > 0 or self.left > FREE):
+        """Give back what is left, once: the desk waits for it before it says that a cap is reached."""
+        if self._capped and self._leases:
+            self._leases = False
             self._send({"unspent": {"calls": max(self.left_calls, 0), "cost": str(max(self.left, FREE))}})
             self.left_calls, self.left = 0, FREE
 
@@ -132,6 +140,8 @@ class DeskLeases:
         self.buckets: Mapping[str, Bucket] = self.leased
         self.width = 0
         self.in_flight: Callable[[], int] = lambda: 0
+        self.rest: Callable[[], None] = self.give_back
+        """Gives back all shares: called where the width is 0 and nothing is in flight."""
         self._send = send
         self._answered: list[float] = []
         self._refused: list[float] = []
@@ -148,13 +158,15 @@ class DeskLeases:
         """Tell of an answer."""
         self._answered.append(latency_s)
         self._tell()
-        self._keep(self.in_flight() - 1)
 
     def refused(self, latency_s: float) -> None:
         """Tell of a refusal, or a timeout."""
         self._refused.append(latency_s)
         self._tell()
-        self._keep(self.in_flight() - 1)
+
+    def freed(self) -> None:
+        """Take it that one request fewer is in flight."""
+        self._keep(self.in_flight())
 
     def give_back(self) -> None:
         """Give back what is left of all limits."""
@@ -165,9 +177,11 @@ class DeskLeases:
         if self._number is not None and in_flight <= self.width:
             self._send({"kept": self._number})
             self._number = None
+            if self.width == 0:
+                self.rest()
 
     def _tell(self) -> None:
-        now = time.monotonic()
+        now = runtime.monotonic()
         if now - self._told_at < PACE_S:
             return
         self._told_at = now

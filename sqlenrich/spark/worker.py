@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import socket
 import threading
-import time
 from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
@@ -18,6 +17,7 @@ from typing import Any, TypeAlias, TypeVar
 
 import orjson
 
+from sqlenrich.core import runtime
 from sqlenrich.core.endpoint import Endpoint
 from sqlenrich.core.errors import RunError
 from sqlenrich.core.version import __version__
@@ -64,9 +64,9 @@ class Worker:
         self._socket = _connect(address)
         self._lines = self._socket.makefile("rb", 1 << 20)
         self._sending = threading.Lock()
-        self._replies: SimpleQueue[dict[str, Any] | None] = SimpleQueue()
-        self._stored: SimpleQueue[int | None] = SimpleQueue()
-        self._events: SimpleQueue[dict[str, Any] | None] = SimpleQueue()
+        self._replies: SimpleQueue[dict[str, Any] | None] = runtime.queue()
+        self._stored: SimpleQueue[int | None] = runtime.queue()
+        self._events: SimpleQueue[dict[str, Any] | None] = runtime.queue()
         self._gone = threading.Event()
         self._begins = False
         """Whether what the desk told until its next reply is for the task before: nobody takes that any more."""
@@ -84,7 +84,7 @@ class Worker:
         self._leases = DeskLeases(settings["buckets"], self._tell_limits)
         self._budget = LeasedBudget(price_of(settings["price"]), self._tell_limits, capped=settings["capped"])
         self._assignment = assignment
-        self._keys: SimpleQueue[tuple[str | None] | None] = SimpleQueue()
+        self._keys: SimpleQueue[tuple[str | None] | None] = runtime.queue()
         model: Model
         if isinstance(asked, LocalWork):
             model = local = LocalProcessModel(asked.config, places=asked.places)
@@ -96,13 +96,12 @@ class Worker:
             model, concurrency=concurrency, unstored=UNSTORED, batch_rows=BATCH_ROWS, budget=self._budget
         )
         self.client.__enter__()
-        self._leases.in_flight = self._in_flight
+        self._leases.in_flight, self._leases.rest = self._in_flight, self._rest
         for _ in range(settings["stop"]):
             self.client.stop()
         end_when_lost(self._socket, settings["silent_s"])
-        self._reader = threading.Thread(target=self._read, name="sqlenrich-desk", daemon=True)
-        self._reader.start()
-        threading.Thread(target=self._live, args=[settings["alive_s"]], name="sqlenrich-alive", daemon=True).start()
+        self._reader = runtime.start_thread("sqlenrich-desk", self._read)
+        runtime.start_thread("sqlenrich-alive", self._live, settings["alive_s"])
 
     def ask(self, requests: Iterator[Request]) -> Iterator[list[Row]]:
         """Return the answers as they come: those that this process asks, and those that the desk knows or gets.
@@ -115,7 +114,7 @@ class Worker:
         try:
             yield from flight.rows()
         except RunError as error:
-            self.problem, self.problem_at = str(error), time.monotonic()
+            self.problem, self.problem_at = str(error), runtime.monotonic()
             self._send({"fatal": self.problem})
         finally:
             self.leave()
@@ -160,9 +159,12 @@ class Worker:
         """Give back what this process has not asked and the limits that it has not used; tell the counts."""
         with suppress(OSError):
             self.settle()
-            self._post(self._leases.give_back)
-            self._post(self._budget.give_back)
+            self.give_back()
             self._send(self._stats() | {"busy": False})
+
+    def give_back(self) -> None:
+        """Give back the limits that this process has not used: others may wait for them."""
+        self._post(self._rest)
 
     def events(self, *, wait: bool) -> Iterator[dict[str, Any]]:
         """Return what the desk has told meanwhile; with ``wait`` at least one thing."""
@@ -244,7 +246,7 @@ class Worker:
     def _live(self, every_s: float) -> None:
         """Tell the desk regularly that this process is not stopped."""
         with suppress(OSError):
-            while not self._gone.wait(every_s):
+            while not runtime.wait(self._gone, every_s):
                 self._send({"alive": True})
 
     # In the reader's thread ------------------------------------------------------------------------------------------
@@ -262,7 +264,7 @@ class Worker:
         for _ in range(2):
             self.client.stop()
         if isinstance(self.client.model, LocalProcessModel):  # its process holds memory, of a GPU too
-            threading.Thread(target=self.close, name="sqlenrich-local-end", daemon=True).start()
+            runtime.start_thread("sqlenrich-local-end", self.close)
 
     def _handle(self, message: dict[str, Any]) -> None:
         if "yours" in message:
@@ -289,14 +291,21 @@ class Worker:
     # In the loop's thread --------------------------------------------------------------------------------------------
 
     def _granted(self, message: dict[str, Any]) -> None:
-        now = time.monotonic()
+        now = runtime.monotonic()
         for name, units in message.get("grant", {}).items():
             self._leases.leased[name].granted(units, now)
         if "caps" in message:
             self._budget.granted(message["caps"]["calls"], Decimal(message["caps"]["cost"]))
         if "width" in message:
             self._leases.set_width(message["width"], message["number"])
+        if self.client.limiter is not None and self._leases.width == 0 and self._in_flight() == 0:
+            self._rest()
         self._share_changed()
+
+    def _rest(self) -> None:
+        """Give back what can't be used now."""
+        self._leases.give_back()
+        self._budget.give_back()
 
     def _spent(self, cap: str) -> None:
         self._budget.reached = cap
@@ -333,6 +342,7 @@ class _Flight:
                 yield from self._given(told)
             yield from self._given([])
             while self.all_read and self.elsewhere and not self.over and not client.stopped:
+                self.worker.give_back()
                 self._hear(wait=True)
                 yield from self._given([])
         yield from self._given([])
@@ -421,7 +431,7 @@ def _next(queue: SimpleQueue[T | None]) -> T:
 
 def _connect(address: DeskAddress) -> socket.socket:
     try:
-        found = socket.create_connection((address.host, address.port), CONNECT_S)
+        found = runtime.open_connection(address.host, address.port, CONNECT_S)
     except OSError as error:
         raise WorkerError(
             f"the executor {socket.gethostname()} can't reach the driver at {address.host}:{address.port} "

@@ -4,7 +4,8 @@ python -m tests.simulation [--seeds 1000] [--first 1] [--jobs 2]     runs seeds,
 python -m tests.simulation --seed 17 [--without 0,3]                 replays one and prints its record
 python -m tests.simulation --seed 17 --shrink                        finds the fewest faults with which it fails
 
-``--of gateway`` lives those of a gateway and its callers in place of a run's.
+``--of gateway`` lives those of a gateway and its callers in place of a run's, ``--of fleet`` those of a driver of Spark
+and its workers.
 """
 
 from __future__ import annotations
@@ -24,13 +25,14 @@ from functools import partial
 from multiprocessing import Pool
 from typing import Any
 
-from tests.simulation import gateway, lives, scenario
+from tests.simulation import fleet, gateway, lives, scenario
 from tests.simulation.lives import BrokenError, counted_faults
 from tests.simulation.scenario import Scenario
 
 SUBJECTS: dict[str, tuple[Callable[[int], Scenario], Callable[[Scenario], Any]]] = {
     "run": (scenario.drawn, lives.live),
     "gateway": (gateway.drawn, gateway.live),
+    "fleet": (fleet.drawn, fleet.live),
 }
 """What draws a scenario of each subject, and what lives it."""
 

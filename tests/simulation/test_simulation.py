@@ -12,14 +12,14 @@ from sqlenrich.plan.plan import Plan
 from sqlenrich.spark.journal import Journal
 from sqlenrich.store.base import Origin
 from sqlenrich.store.duckdb.backend import DuckDBBackend
-from tests.simulation import gateway
+from tests.simulation import fleet, gateway
 from tests.simulation.__main__ import SUBJECTS, command_of, outcome_of_seed, quiet, shrunk
 from tests.simulation.lives import BrokenError, live
 from tests.simulation.mutants import MUTANTS
 from tests.simulation.scenario import drawn
 
 GROUPS = 4
-SEEDS = {"run": 16, "gateway": 4}
+SEEDS = {"run": 16, "gateway": 4, "fleet": 24}
 """The seeds of each group."""
 pytestmark = pytest.mark.filterwarnings("ignore")  # killed processes leave coroutines that are never awaited
 
@@ -51,8 +51,23 @@ def test_a_seed_that_failed_once_holds(seed: int) -> None:
     live(drawn(seed))
 
 
-def test_a_seed_replays_exactly() -> None:
-    assert live(drawn(13)).world.trace == live(drawn(13)).world.trace
+@pytest.mark.parametrize(
+    "seed",
+    [
+        pytest.param(53, id="a worker that waits for others held the only place in flight"),
+        pytest.param(42, id="a worker that had used its calls was waited for to give them back"),
+        pytest.param(170, id="a failure did not free the place in flight of a worker"),
+        pytest.param(25, id="a worker without a place in flight held the last call"),
+    ],
+)
+def test_a_fleet_that_hung_once_ends(seed: int) -> None:
+    fleet.live(fleet.drawn(seed))
+
+
+@pytest.mark.parametrize("subject", SUBJECTS)
+def test_a_seed_replays_exactly(subject: str) -> None:
+    draw, lived = SUBJECTS[subject]
+    assert lived(draw(13)).world.trace == lived(draw(13)).world.trace
 
 
 def test_a_lost_commit_is_found_and_shrunk(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -64,6 +64,11 @@ class Budget:
             return False
         return True
 
+    @property
+    def exhausted(self) -> bool:
+        """Whether no request may be sent any more."""
+        return self.allows(FREE) is False
+
     def spend_call(self) -> bool:
         """Count a request that costs nothing; False where none is left."""
         if not self.allows(FREE):

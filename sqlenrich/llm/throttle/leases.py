@@ -32,3 +32,6 @@ class Leases(Protocol):
 
     def refused(self, latency_s: float) -> None:
         """Tell of a refusal for a limit, or a timeout."""
+
+    def freed(self) -> None:
+        """Tell that one request fewer is in flight, for whatever reason."""

@@ -336,7 +336,7 @@ class RateLimiter:
 
     def _denied(self, reason: str, wait_s: float) -> tuple[None, str, float]:
         """Return why a request must wait. Raises Stopped where no call is left: the wait would be in vain."""
-        if self.budget is not None and self.budget.allows(FREE) is False:
+        if self.budget is not None and self.budget.exhausted:
             self._report_budget_spent()
             raise Stopped
         return None, reason, wait_s
@@ -374,6 +374,8 @@ class RateLimiter:
     def _free(self, endpoint: EndpointState, now: float) -> None:
         endpoint.in_flight -= 1
         self.in_flight -= 1
+        if self.leases is not None:
+            self.leases.freed()
         if self._waiting:
             self._grant()
         elif self.wait_times.reason == "concurrency":

@@ -1,0 +1,454 @@
+"""The lives of a driver and its workers, as Spark runs them: tasks on processes that die, and what must hold."""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import math
+import random
+import shutil
+import threading
+from collections import Counter, deque
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+from sqlenrich.core.endpoint import Endpoint
+from sqlenrich.core.errors import RunError
+from sqlenrich.core.runtime import running_in, wait
+from sqlenrich.llm.endpoint.request_config import RequestConfig
+from sqlenrich.llm.messages import Request
+from sqlenrich.llm.throttle.budget import Budget
+from sqlenrich.spark.address import DeskAddress
+from sqlenrich.spark.assignment import Assignment
+from sqlenrich.spark.desk import Desk
+from sqlenrich.spark.journal import Journal, Row
+from sqlenrich.spark.worker import Worker, WorkerError
+from tests.simulation.lives import CANARIES, MOST_LIVES, PAUSE_S, SECRET, BrokenError, lived
+from tests.simulation.network import ANSWER_COST, PORT, PROMPT, Network, answer_to
+from tests.simulation.scenario import Fault, Scenario, drawn_run
+from tests.simulation.strands import CURRENT, Process, ProcessWorld, Strand
+from tests.simulation.world import Hung, Killed
+
+LONGEST_LIFE_S = 12 * 3600.0
+MOST_FAILURES = 4
+"""A task that fails this often fails the statement, as Spark has it."""
+PRICE = {"input": "0", "cached": "0", "output": "10000"}
+ENDS_S = 40.0
+"""A run that is told to end has ended after this time: twice what a drain waits at most."""
+
+
+def drawn(seed: int) -> Scenario:
+    """Return the scenario of a seed."""
+    found = drawn_run(seed)
+    draw = random.Random(f"fleet {seed}")
+    faults = [one for one in found.faults if one.moment == "request" and one.kind not in ("stop-twice", "kill-before")]
+    for _ in range(draw.choice((0, 1, 2, 4))):
+        kind = draw.choice(("kill-worker", "kill-worker", "lose", "hold", "kill-driver", "stop"))
+        number = int(10 ** draw.uniform(0.3, 2.8))
+        faults.append(Fault("message", number, kind, draw.uniform(0.0, 90.0)))
+    for _ in range(draw.choice((0, 0, 1, 2))):
+        faults.append(
+            Fault("keep", draw.randint(1, 20), draw.choice(("kill-before", "kill-after", "torn")), draw.random())
+        )
+    for _ in range(draw.choice((0, 0, 1, 2))):
+        faults.append(Fault("task", draw.randint(1, 12), "ends-early", draw.uniform(0.0, 20.0)))
+    return replace(
+        found, cascade=False, batches=None, retried=False, concurrency=found.concurrency or 32, faults=tuple(faults)
+    )
+
+
+@dataclass
+class Task:
+    """One task: its requests, and what it got."""
+
+    number: int
+    requests: list[Request]
+    failures: int = 0
+    got: dict[str, Row] = field(default_factory=dict)
+    done: bool = False
+
+
+class SimJournal(Journal):
+    """A journal each write of which is a moment at which the driver may end."""
+
+    def __init__(self, path: Path, lives: FleetLives) -> None:
+        super().__init__(path)
+        self.lives = lives
+
+    def add(self, *rows: Row) -> None:
+        lives = self.lives
+        lives.world.alive()
+        lives.world.moment("keep")
+        fault, lives.at_keep = lives.at_keep, None
+        if fault is not None and fault.kind == "kill-before":
+            lives.kill_driver()
+        before = self._end
+        super().add(*rows)
+        if fault is not None and fault.kind == "torn":
+            lives.kill_driver(torn=(before, fault.amount))
+        lives.kept |= {lives.prompts[row["request_hash"]] for row in rows if row["call_error"] is None}
+        if fault is not None and fault.kind == "kill-after":
+            lives.kill_driver()
+
+
+@dataclass
+class FleetLives:
+    """One seed: all lives of one run on several processes."""
+
+    scenario: Scenario
+    folder: Path
+    world: ProcessWorld = field(init=False)
+    network: Network = field(init=False)
+    at_keep: Fault | None = None
+    kept: set[str] = field(default_factory=set)
+    """The prompts whose answers are in the journal."""
+    sent: dict[str, Process] = field(default_factory=dict)
+    """By prompt: who asked it last."""
+    exposed: Counter[str] = field(default_factory=Counter)
+    """How often a prompt was sent by what ended, and was not stored."""
+    shortest: dict[tuple[str | None, int, int], int] = field(default_factory=dict)
+    """Of each process of a life and each server, the length of the shortest prompt that it answered."""
+    canaries: set[str] = field(default_factory=set)
+    """Those prompts, by which a client sees whether a server is well."""
+    problems: list[str] = field(default_factory=list)
+    lives: int = 0
+    stopping: bool = False
+    loses: bool = False
+    """Whether a connection was lost or held in this life."""
+
+    def __post_init__(self) -> None:
+        scenario = self.scenario
+        self.world = ProcessWorld(scenario.seed)
+        self.world.shuffles = scenario.shuffles
+        self.world.on_moment = self.on_moment
+        self.network = Network(self.world, scenario.seed, scenario.weather, self.fault_of)
+        self.network.on_request, self.network.on_answer = self.on_request, self.on_answer
+        self.faults = {(one.moment, one.number): one for one in scenario.faults}
+        draw = random.Random(f"tasks {scenario.seed}")
+        self.slots = draw.choice((1, 2, 3, 5))
+        count = self.slots * draw.choice((1, 1, 2, 4))
+        texts = [draw.randrange(scenario.texts) for _ in range(scenario.rows)]
+        prompts = [f"{PROMPT}text {number}" for number in texts]
+        self.prompts = {hashlib.sha256(one.encode()).hexdigest(): one for one in prompts}
+        parts: list[list[Request]] = [[] for _ in range(count)]
+        for place, prompt in enumerate(prompts):
+            key = hashlib.sha256(prompt.encode()).hexdigest()
+            part = parts[place % count]
+            if all(one.request_hash != key for one in part):
+                part.append(Request(key, 1, prompt))
+        self.parts = parts
+        self.speculates = draw.random() < 0.3
+
+    # Faults ----------------------------------------------------------------------------------------------------------
+
+    def fault_of(self, number: int) -> tuple[str, float] | None:
+        fault = self.faults.pop(("request", number), None)
+        if fault is None:
+            return None
+        kind, _, server = fault.kind.partition("/")
+        if kind == "stop":
+            self.stop()
+            return "silent", 0.0
+        if not server:
+            return kind, fault.amount
+        self.network.down[PORT + int(server) - 1] = (kind, self.world.seconds + fault.amount)
+        return None
+
+    def on_moment(self, moment: str, number: int) -> None:
+        fault = self.faults.pop((moment, number), None)
+        if fault is None:
+            return
+        self.world.note(str(fault))
+        if moment == "keep":
+            self.at_keep = fault
+            return
+        sockets = [one for process in self.workers for one in process.sockets if not one.closed]
+        if fault.kind == "kill-driver":
+            self.world.loop.call_soon(self.kill_driver, context=self.world.outside)
+        elif fault.kind == "stop":
+            self.stop()
+        elif sockets:
+            chosen = sockets[int(fault.amount * 1000) % len(sockets)]
+            assert chosen.process is not None
+            self.world.loop.call_soon(self.hit, fault, chosen, chosen.process, context=self.world.outside)
+
+    def hit(self, fault: Fault, socket: Any, process: Process) -> None:
+        """Kill a worker, break its connection, or hold what is sent."""
+        if fault.kind == "kill-worker":
+            self.expose(process)
+            process.kill()
+        elif fault.kind == "lose":
+            self.loses = process.lost = True
+            self.expose(process)
+            socket.transport.abort()
+        else:
+            self.loses = process.lost = True
+            self.expose(process)  # the desk may take it for lost
+            socket.held_until = self.world.seconds + fault.amount
+
+    def expose(self, process: Process | None = None) -> None:
+        """Note what a process has sent and what is not stored: it may be asked again. None: all of them."""
+        for prompt, by in self.sent.items():
+            if (process is None or by is process) and prompt not in self.kept:
+                self.exposed[prompt] += 1
+
+    def stop(self) -> None:
+        """Tell the run to end."""
+        self.stopping = True
+        self.world.note("told to end")
+
+    def kill_driver(self, torn: tuple[int, float] | None = None) -> None:
+        """End the driver here, and its executors with it."""
+        if self.driver.dead:
+            return
+        self.leave_files(torn)
+        self.driver.kill()
+        self.world.alive()
+
+    def journal_path(self, life: int) -> Path:
+        return self.folder / f"life-{life}" / "journal"
+
+    def leave_files(self, torn: tuple[int, float] | None = None) -> None:
+        path, copy = self.journal_path(self.lives), self.journal_path(self.lives + 1)
+        copy.parent.mkdir()
+        if path.exists():
+            shutil.copy(path, copy)
+        if torn is not None:
+            before, share = torn
+            size = copy.stat().st_size
+            with copy.open("r+b") as file:
+                file.truncate(before + int((size - before) * share))
+
+    # What is watched -------------------------------------------------------------------------------------------------
+
+    def on_request(self, prompt: str) -> None:
+        process = CURRENT.get()
+        if process is not None and process.lost:
+            self.exposed[prompt] += 1  # it does not know yet that others ask what it asked
+        canary = prompt in self.canaries or prompt in self.network.delivered.lied
+        if prompt in self.kept and not canary and not self.exposed[prompt]:
+            self.problems.append(f"asked again, although it is stored: {prompt!r}")
+        if process is not None:
+            self.sent[prompt] = process
+
+    def on_answer(self, prompt: str, port: int) -> None:
+        process, size = CURRENT.get(), len(prompt)
+        key = (None if process is None else process.name, self.lives, port)
+        if size <= self.shortest.get(key, 10**9):
+            self.shortest[key] = size
+            self.canaries.add(prompt)
+
+    # Lives -----------------------------------------------------------------------------------------------------------
+
+    def run(self) -> None:
+        """Live until all is asked. Raises BrokenError."""
+        self.journal_path(1).parent.mkdir()
+        while not self.live():
+            if self.lives == MOST_LIVES:
+                raise BrokenError(f"not done after {MOST_LIVES} lives")
+
+    def live(self) -> bool:
+        """Live once; tell whether all is done."""
+        world = self.world
+        self.lives += 1
+        world.note(f"life {self.lives} begins")
+        self.stopping = self.loses = False
+        self.sent.clear()
+        self.network.in_flight = self.network.most_in_flight = 0
+        asked_before = len(self.network.delivered.asked)
+        self.driver = Process(world, "the driver")
+        self.workers: list[Process] = []
+        self.tasks = [Task(number, list(part)) for number, part in enumerate(self.parts)]
+        self.result: str | None = None
+        self.done = False
+        began = world.seconds
+        with running_in(world):
+            strand = self.driver.begin(self.drive)
+            try:
+                world.loop.run_until_complete(self.watched(strand))
+            except Hung as hung:
+                raise BrokenError(f"hangs: {hung}; {self.state()}") from None
+            if not strand.ended.done():
+                raise BrokenError(f"hangs: {world.seconds - began:,.0f} s; {self.state()}")
+            killed = self.driver.dead
+            if strand.error is not None and not isinstance(strand.error, Killed | RunError):
+                self.problems.append(f"the driver ended with {strand.error!r}")
+            if not killed:
+                self.expose()
+            self.problems += world.bury()
+        if killed:
+            self.expose()
+        self.after(asked_before)
+        if self.done and not killed:
+            return True
+        if not killed:
+            self.leave_files()
+        world.seconds += PAUSE_S * self.lives
+        return False
+
+    async def watched(self, strand: Strand) -> None:
+        """Wait until the driver has ended, or for the longest time."""
+        await asyncio.wait([strand.ended], timeout=LONGEST_LIFE_S)
+
+    def state(self) -> str:
+        """Say what the tasks wait for."""
+        open_tasks = [
+            f"task {one.number} has {len(one.got)} of {len(one.requests)}" for one in self.tasks if not one.done
+        ]
+        return "; ".join(open_tasks) or "all tasks are done"
+
+    # What the driver does.
+
+    def drive(self) -> None:
+        """Run all tasks, as Spark would."""
+        scenario = self.scenario
+        urls = [f"http://127.0.0.1:{PORT + number}/v1" for number in range(scenario.servers)]
+        endpoint = Endpoint(
+            urls[0], others=tuple(urls[1:]), concurrency=scenario.concurrency, rpm=scenario.rpm,
+            timeout=scenario.timeout_s, api_key=SECRET,
+        )  # fmt: skip
+        first = self.lives == 1
+        budget = Budget(max_calls=scenario.max_calls if first else None, max_cost=scenario.max_cost if first else None)
+        with SimJournal(self.journal_path(self.lives), self) as journal:
+            self.kept = {self.prompts[row["request_hash"]] for row in journal.rows() if row["call_error"] is None}
+            with Desk(journal, endpoint, budget=budget) as desk:
+                origin = {"run_id": "r", "version": None, "fingerprint": "f"}
+                config = RequestConfig("m", params={"max_tokens": 10})
+                desk.assignments["run"] = Assignment(endpoint, config, origin, PRICE)
+                self.statement(desk)
+                capped = desk.budget.budget.reached is not None
+                if self.failed is not None or self.stopping or capped or desk.fatal is not None:
+                    self.result = desk.fatal or self.failed or "told to end"
+                    self.world.note(f"ended: {self.result}")
+                else:
+                    self.check_done(journal)
+                    self.done = True
+
+    def statement(self, desk: Desk) -> None:
+        """Run the tasks on as many processes as there are slots."""
+        self.failed: str | None = None
+        left = deque(self.tasks)
+        running: dict[Process, tuple[Strand, Task]] = {}
+        free: deque[Process] = deque()
+        idle = threading.Event()
+        stopped_at = math.inf
+        while True:
+            for process, (strand, task) in list(running.items()):
+                if strand.is_alive() and not process.dead:
+                    continue
+                del running[process]
+                if not process.dead:
+                    free.append(process)
+                if process.dead or strand.error is not None:
+                    if not process.dead and not isinstance(strand.error, WorkerError | ConnectionError):
+                        self.problems.append(f"a task ended with {strand.error!r}")
+                    self.world.note(f"task {task.number} failed: {strand.error!r}")
+                    task.failures += 1
+                    task.got.clear()
+                    left.append(task)
+                    if task.failures == MOST_FAILURES:
+                        self.failed = f"task {task.number} failed"
+            if self.failed is not None or (self.stopping and stopped_at == math.inf):
+                stopped_at = min(stopped_at, self.world.seconds)
+                desk.drain()
+                wait(idle, 1.0)
+                if self.world.seconds - stopped_at > ENDS_S and not self.loses:
+                    self.problems.append(f"told to end, it took {self.world.seconds - stopped_at:.1f} s")
+                return
+            if not left and not running:
+                return
+            while left and len(running) < self.slots:
+                process = free.popleft() if free else self.new_process()
+                task = left.popleft()
+                if not task.done:
+                    self.begin(process, task, desk.address, running)
+            if self.speculates and not left and len(running) < self.slots and (slow := self.slow(running)) is not None:
+                copy = Task(slow.number, slow.requests)
+                self.begin(free.popleft() if free else self.new_process(), copy, desk.address, running)
+            wait(idle, 0.25)
+
+    def slow(self, running: dict[Process, tuple[Strand, Task]]) -> Task | None:
+        """Return a task that runs once, to be run a second time."""
+        numbers = Counter(task.number for _, task in running.values())
+        return next((task for _, task in running.values() if numbers[task.number] == 1 and not task.done), None)
+
+    def new_process(self) -> Process:
+        self.workers.append(process := Process(self.world, f"worker {len(self.workers) + 1}"))
+        return process
+
+    def begin(self, process: Process, task: Task, address: DeskAddress, running: dict[Any, Any]) -> None:
+        number = self.world.numbers["task"] = self.world.numbers.get("task", 0) + 1
+        self.world.note(f"task {task.number} begins in {process.name}")
+        early = self.faults.pop(("task", number), None)
+        running[process] = process.begin(self.work, process, task, address, early), task
+
+    def work(self, process: Process, task: Task, address: DeskAddress, early: Fault | None) -> None:
+        """What a process does for a task, as the function of Spark does it."""
+        worker = getattr(process, "worker", None)
+        if worker is None or worker.client.stopped:
+            if worker is not None:
+                worker.close()
+            worker = process.worker = Worker(address, "run")  # type: ignore[attr-defined]
+        asking: Any = worker.ask(iter(task.requests))
+        for rows in asking:
+            for row in rows:
+                task.got[row["request_hash"]] = row
+                if row["call_error"] is None and (prompt := self.prompts[row["request_hash"]]) is not None:
+                    lied = self.network.delivered.lied
+                    if prompt not in lied and row["response"] != answer_to(prompt):
+                        self.problems.append(f"{prompt!r} got {row['response']!r}")
+            if early is not None and len(task.got) >= early.amount:
+                self.world.note(f"task {task.number} ends early")
+                self.expose(process)
+                asking.close()
+                return
+        worker_stopped = worker.client.stopped
+        missing = [one for one in task.requests if one.request_hash not in task.got]
+        if missing and not worker_stopped and worker.problem is None:
+            self.problems.append(f"task {task.number} ended without {len(missing)} of {len(task.requests)} answers")
+        task.done = not missing
+
+    # What must hold --------------------------------------------------------------------------------------------------
+
+    def check_done(self, journal: Journal) -> None:
+        """Check that all is stored that the tasks were given."""
+        for task in self.tasks:
+            for key, row in task.got.items():
+                found = journal.get(key, 1)
+                twice = self.exposed[self.prompts[key]]
+                if (found is None or found["response"] != row["response"]) and not twice:
+                    self.problems.append(f"task {task.number} got what is not stored")
+
+    def after(self, asked_before: int) -> None:
+        """Check what was asked, and the limits of the life."""
+        scenario, delivered = self.scenario, self.network.delivered
+        if self.problems:
+            raise BrokenError(self.problems[0])
+        asked = Counter(delivered.asked)
+        for prompt, times in asked.items():
+            allowed = 1 + self.exposed[prompt] + delivered.failed.get(prompt, 0)
+            if times > allowed and prompt not in self.canaries:
+                raise BrokenError(f"{prompt!r} was asked {times} times, and {allowed} are explained")
+        calls = len(delivered.asked) - asked_before
+        canaries = CANARIES * scenario.servers * self.slots
+        if self.lives == 1 and scenario.max_calls is not None and calls > scenario.max_calls + canaries:
+            raise BrokenError(f"{calls} requests, and max_calls is {scenario.max_calls}")
+        if self.lives == 1 and scenario.max_cost is not None:
+            paid = len(self.sent) * ANSWER_COST
+            if paid > scenario.max_cost + ANSWER_COST * canaries and not delivered.failed:
+                raise BrokenError(f"paid {paid:.2f}, and max_cost is {scenario.max_cost:.2f}")
+        most = self.network.most_in_flight
+        if scenario.concurrency is not None and most > scenario.concurrency + canaries and not self.loses:
+            raise BrokenError(f"{most} requests in flight, and the concurrency is {scenario.concurrency}")
+        if scenario.rpm is not None:
+            at, limit = [when for when, _ in delivered.at[asked_before:]], scenario.rpm * scenario.servers
+            for place in range(len(at) - limit):
+                if at[place + limit] - at[place] < 60.0 - 1.5:
+                    raise BrokenError(f"more than {scenario.rpm} requests in a minute")
+
+
+def live(scenario: Scenario) -> FleetLives:
+    """Run a scenario. Raises BrokenError."""
+    lives: FleetLives = lived(FleetLives, scenario)
+    return lives
