@@ -439,9 +439,9 @@ class Desk:
         connection.busy = busy
         if not busy:  # nor does it ask what was handed to it meanwhile
             self.counts.released += self.flight.owned(connection.number)
-            self._hand_over(self.flight.release(connection.number))
             self.width.leave(connection.number)
             connection.tell_width(0)
+            self._hand_over(self.flight.release(connection.number))
         self._note_asking()
 
     def _on_kept(self, connection: _Connection, number: int) -> None:

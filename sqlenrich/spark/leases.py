@@ -152,7 +152,7 @@ class DeskLeases:
     def set_width(self, width: int, number: int) -> None:
         """Take another part of the width; the desk is told as soon as no more is in flight."""
         self.width, self._number = width, number
-        self._keep(self.in_flight())
+        self.freed()
 
     def answered(self, latency_s: float) -> None:
         """Tell of an answer."""
@@ -165,20 +165,17 @@ class DeskLeases:
         self._tell()
 
     def freed(self) -> None:
-        """Take it that one request fewer is in flight."""
-        self._keep(self.in_flight())
+        """Take it that one request fewer is in flight: the desk is told once a narrower width is kept to."""
+        if self._number is not None and self.in_flight() <= self.width:
+            self._send({"kept": self._number})
+            self._number = None
+            if self.width == 0:
+                self.rest()
 
     def give_back(self) -> None:
         """Give back what is left of all limits."""
         for bucket in self.leased.values():
             bucket.give_back()
-
-    def _keep(self, in_flight: int) -> None:
-        if self._number is not None and in_flight <= self.width:
-            self._send({"kept": self._number})
-            self._number = None
-            if self.width == 0:
-                self.rest()
 
     def _tell(self) -> None:
         now = runtime.monotonic()

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import hashlib
-import math
 import random
 import shutil
 import threading
@@ -24,6 +23,7 @@ from sqlenrich.spark.assignment import Assignment
 from sqlenrich.spark.desk import Desk
 from sqlenrich.spark.journal import Journal, Row
 from sqlenrich.spark.worker import Worker, WorkerError
+from tests.simulation.faults import FaultyLives, shortest_window, tear
 from tests.simulation.lives import CANARIES, MOST_LIVES, PAUSE_S, SECRET, BrokenError, lived
 from tests.simulation.network import ANSWER_COST, PORT, PROMPT, Network, answer_to
 from tests.simulation.scenario import Fault, Scenario, drawn_run
@@ -34,8 +34,6 @@ LONGEST_LIFE_S = 12 * 3600.0
 MOST_FAILURES = 4
 """A task that fails this often fails the statement, as Spark has it."""
 PRICE = {"input": "0", "cached": "0", "output": "10000"}
-ENDS_S = 40.0
-"""A run that is told to end has ended after this time: twice what a drain waits at most."""
 
 
 def drawn(seed: int) -> Scenario:
@@ -93,7 +91,7 @@ class SimJournal(Journal):
 
 
 @dataclass
-class FleetLives:
+class FleetLives(FaultyLives):
     """One seed: all lives of one run on several processes."""
 
     scenario: Scenario
@@ -119,12 +117,7 @@ class FleetLives:
 
     def __post_init__(self) -> None:
         scenario = self.scenario
-        self.world = ProcessWorld(scenario.seed)
-        self.world.shuffles = scenario.shuffles
-        self.world.on_moment = self.on_moment
-        self.network = Network(self.world, scenario.seed, scenario.weather, self.fault_of)
-        self.network.on_request, self.network.on_answer = self.on_request, self.on_answer
-        self.faults = {(one.moment, one.number): one for one in scenario.faults}
+        self.begin_in(ProcessWorld(scenario.seed))
         draw = random.Random(f"tasks {scenario.seed}")
         self.slots = draw.choice((1, 2, 3, 5))
         count = self.slots * draw.choice((1, 1, 2, 4))
@@ -142,24 +135,10 @@ class FleetLives:
 
     # Faults ----------------------------------------------------------------------------------------------------------
 
-    def fault_of(self, number: int) -> tuple[str, float] | None:
-        fault = self.faults.pop(("request", number), None)
-        if fault is None:
-            return None
-        kind, _, server = fault.kind.partition("/")
-        if kind == "stop":
-            self.stop()
-            return "silent", 0.0
-        if not server:
-            return kind, fault.amount
-        self.network.down[PORT + int(server) - 1] = (kind, self.world.seconds + fault.amount)
-        return None
+    def end_by(self, fault: Fault) -> None:  # noqa: ARG002
+        self.stopping = True
 
-    def on_moment(self, moment: str, number: int) -> None:
-        fault = self.faults.pop((moment, number), None)
-        if fault is None:
-            return
-        self.world.note(str(fault))
+    def happen(self, moment: str, fault: Fault) -> None:
         if moment == "keep":
             self.at_keep = fault
             return
@@ -167,7 +146,7 @@ class FleetLives:
         if fault.kind == "kill-driver":
             self.world.loop.call_soon(self.kill_driver, context=self.world.outside)
         elif fault.kind == "stop":
-            self.stop()
+            self.end_by(fault)
         elif sockets:
             chosen = sockets[int(fault.amount * 1000) % len(sockets)]
             assert chosen.process is not None
@@ -185,18 +164,13 @@ class FleetLives:
         else:
             self.loses = process.lost = True
             self.expose(process)  # the desk may take it for lost
-            socket.held_until = self.world.seconds + fault.amount
+            socket.held_until = self.world.monotonic() + fault.amount
 
     def expose(self, process: Process | None = None) -> None:
         """Note what a process has sent and what is not stored: it may be asked again. None: all of them."""
         for prompt, by in self.sent.items():
             if (process is None or by is process) and prompt not in self.kept:
                 self.exposed[prompt] += 1
-
-    def stop(self) -> None:
-        """Tell the run to end."""
-        self.stopping = True
-        self.world.note("told to end")
 
     def kill_driver(self, torn: tuple[int, float] | None = None) -> None:
         """End the driver here, and its executors with it."""
@@ -215,10 +189,7 @@ class FleetLives:
         if path.exists():
             shutil.copy(path, copy)
         if torn is not None:
-            before, share = torn
-            size = copy.stat().st_size
-            with copy.open("r+b") as file:
-                file.truncate(before + int((size - before) * share))
+            tear(copy, *torn)
 
     # What is watched -------------------------------------------------------------------------------------------------
 
@@ -259,8 +230,8 @@ class FleetLives:
         asked_before = len(self.network.delivered.asked)
         self.driver = Process(world, "the driver")
         self.workers: list[Process] = []
+        self.worker_of: dict[Process, Worker] = {}
         self.tasks = [Task(number, list(part)) for number, part in enumerate(self.parts)]
-        self.result: str | None = None
         self.done = False
         began = world.seconds
         with running_in(world):
@@ -280,6 +251,9 @@ class FleetLives:
         if killed:
             self.expose()
         self.after(asked_before)
+        path = self.journal_path(self.lives)
+        if path.exists() and SECRET.encode() in path.read_bytes():
+            raise BrokenError("the key is in the journal")
         if self.done and not killed:
             return True
         if not killed:
@@ -319,8 +293,7 @@ class FleetLives:
                 self.statement(desk)
                 capped = desk.budget.budget.reached is not None
                 if self.failed is not None or self.stopping or capped or desk.fatal is not None:
-                    self.result = desk.fatal or self.failed or "told to end"
-                    self.world.note(f"ended: {self.result}")
+                    self.world.note(f"ended: {desk.fatal or self.failed or 'told to end'}")
                 else:
                     self.check_done(journal)
                     self.done = True
@@ -332,7 +305,6 @@ class FleetLives:
         running: dict[Process, tuple[Strand, Task]] = {}
         free: deque[Process] = deque()
         idle = threading.Event()
-        stopped_at = math.inf
         while True:
             for process, (strand, task) in list(running.items()):
                 if strand.is_alive() and not process.dead:
@@ -349,12 +321,10 @@ class FleetLives:
                     left.append(task)
                     if task.failures == MOST_FAILURES:
                         self.failed = f"task {task.number} failed"
-            if self.failed is not None or (self.stopping and stopped_at == math.inf):
-                stopped_at = min(stopped_at, self.world.seconds)
+            if self.failed is not None or self.stopping:
                 desk.drain()
-                wait(idle, 1.0)
-                if self.world.seconds - stopped_at > ENDS_S and not self.loses:
-                    self.problems.append(f"told to end, it took {self.world.seconds - stopped_at:.1f} s")
+                if desk.busy() and not self.loses:
+                    self.problems.append(f"{desk.busy()} workers still ask after the drain")
                 return
             if not left and not running:
                 return
@@ -385,27 +355,26 @@ class FleetLives:
 
     def work(self, process: Process, task: Task, address: DeskAddress, early: Fault | None) -> None:
         """What a process does for a task, as the function of Spark does it."""
-        worker = getattr(process, "worker", None)
+        worker = self.worker_of.get(process)
         if worker is None or worker.client.stopped:
             if worker is not None:
                 worker.close()
-            worker = process.worker = Worker(address, "run")  # type: ignore[attr-defined]
+            worker = self.worker_of[process] = Worker(address, "run")
         asking: Any = worker.ask(iter(task.requests))
         for rows in asking:
             for row in rows:
                 task.got[row["request_hash"]] = row
-                if row["call_error"] is None and (prompt := self.prompts[row["request_hash"]]) is not None:
-                    lied = self.network.delivered.lied
-                    if prompt not in lied and row["response"] != answer_to(prompt):
-                        self.problems.append(f"{prompt!r} got {row['response']!r}")
+                prompt = self.prompts[row["request_hash"]]
+                is_good = row["call_error"] is None and prompt not in self.network.delivered.lied
+                if is_good and row["response"] != answer_to(prompt):
+                    self.problems.append(f"{prompt!r} got {row['response']!r}")
             if early is not None and len(task.got) >= early.amount:
                 self.world.note(f"task {task.number} ends early")
                 self.expose(process)
                 asking.close()
                 return
-        worker_stopped = worker.client.stopped
         missing = [one for one in task.requests if one.request_hash not in task.got]
-        if missing and not worker_stopped and worker.problem is None:
+        if missing and not worker.client.stopped and worker.problem is None:
             self.problems.append(f"task {task.number} ended without {len(missing)} of {len(task.requests)} answers")
         task.done = not missing
 
@@ -442,10 +411,9 @@ class FleetLives:
         if scenario.concurrency is not None and most > scenario.concurrency + canaries and not self.loses:
             raise BrokenError(f"{most} requests in flight, and the concurrency is {scenario.concurrency}")
         if scenario.rpm is not None:
-            at, limit = [when for when, _ in delivered.at[asked_before:]], scenario.rpm * scenario.servers
-            for place in range(len(at) - limit):
-                if at[place + limit] - at[place] < 60.0 - 1.5:
-                    raise BrokenError(f"more than {scenario.rpm} requests in a minute")
+            at = [when for when, _ in delivered.at[asked_before:]]
+            if shortest_window(at, scenario.rpm * scenario.servers) < 60.0 - 1.5:
+                raise BrokenError(f"more than {scenario.rpm} requests in a minute")
 
 
 def live(scenario: Scenario) -> FleetLives:

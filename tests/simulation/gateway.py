@@ -25,6 +25,7 @@ from sqlenrich.gateway.request import read_request
 from sqlenrich.gateway.spending import Spending
 from sqlenrich.spec.settings import Config
 from sqlenrich.store.answer_journal import journal_path
+from tests.simulation.faults import FaultyLives, shortest_window, tear
 from tests.simulation.lives import CANARIES, MOST_LIVES, PAUSE_S, PRICES, SECRET, BrokenError, Notes, lived
 from tests.simulation.network import ANSWER_COST, PORT, PROMPT, Network, answer_to
 from tests.simulation.scenario import Fault, Scenario, drawn_run
@@ -86,7 +87,7 @@ class SimStore(AnswerStore):
 
 
 @dataclass
-class GatewayLives:
+class GatewayLives(FaultyLives):
     """One seed: all lives of one gateway, and what they have in common."""
 
     scenario: Scenario
@@ -116,13 +117,8 @@ class GatewayLives:
 
     def __post_init__(self) -> None:
         scenario = self.scenario
-        self.world = World(scenario.seed)
-        self.world.shuffles = scenario.shuffles
-        self.world.on_moment = self.on_moment
-        self.network = Network(self.world, scenario.seed, scenario.weather, self.fault_of)
-        self.network.on_request, self.network.on_answer = self.on_request, self.on_answer
+        self.begin_in(World(scenario.seed))
         self.network.on_leave = self.asking.discard
-        self.faults: dict[tuple[str, int], Fault] = {(one.moment, one.number): one for one in scenario.faults}
         draw = random.Random(f"callers {scenario.seed}")
         callers = draw.choice((1, 3, 10, 40))
         texts = [draw.randrange(scenario.texts) for _ in range(scenario.rows)]
@@ -132,28 +128,12 @@ class GatewayLives:
 
     # Faults ----------------------------------------------------------------------------------------------------------
 
-    def fault_of(self, number: int) -> tuple[str, float] | None:
-        """Return what happens to a request; an outage begins with one."""
-        fault = self.faults.pop(("request", number), None)
-        if fault is None:
-            return None
-        kind, _, server = fault.kind.partition("/")
-        if kind in ("stop", "stop-twice", "kill-before"):
-            self.world.note(str(fault))
-            if kind == "kill-before":
-                self.kill()
-            self.stopping = True
-            return "silent", 0.0
-        if not server:
-            return kind, fault.amount
-        self.network.down[PORT + int(server) - 1] = (kind, self.world.seconds + fault.amount)
-        return None
+    def end_by(self, fault: Fault) -> None:
+        if fault.kind == "kill-before":
+            self.kill()
+        self.stopping = True
 
-    def on_moment(self, moment: str, number: int) -> None:
-        fault = self.faults.pop((moment, number), None)
-        if fault is None:
-            return
-        self.world.note(str(fault))
+    def happen(self, moment: str, fault: Fault) -> None:
         if moment == "keep":
             self.at_keep = fault
         else:
@@ -178,10 +158,7 @@ class GatewayLives:
             if one.exists():
                 shutil.copy(one, other)
         if torn is not None:
-            before, share = torn
-            size = journal_path(copy).stat().st_size
-            with journal_path(copy).open("r+b") as file:
-                file.truncate(before + int((size - before) * share))
+            tear(journal_path(copy), *torn)
 
     # What is watched -------------------------------------------------------------------------------------------------
 
@@ -371,9 +348,8 @@ class GatewayLives:
             raise BrokenError(f"paid {paid:.2f}, and max_cost is {scenario.max_cost:.2f}")
         if scenario.rpm is not None:
             at = [when for when, _ in network.delivered.at[asked_before:]]
-            for place in range(len(at) - scenario.rpm * scenario.servers):
-                if at[place + scenario.rpm * scenario.servers] - at[place] < 60.0 - 0.5:
-                    raise BrokenError(f"more than {scenario.rpm} requests in a minute")
+            if shortest_window(at, scenario.rpm * scenario.servers) < 60.0 - 0.5:
+                raise BrokenError(f"more than {scenario.rpm} requests in a minute")
         most = network.most_in_flight
         if scenario.concurrency is not None and most > scenario.concurrency + CANARIES * scenario.servers:
             raise BrokenError(f"{most} requests in flight, and the concurrency is {scenario.concurrency}")

@@ -28,6 +28,7 @@ from sqlenrich.runner.retry import retry
 from sqlenrich.runner.run import run_one
 from sqlenrich.spec.prices import Price, Prices
 from tests.simulation.backend import SimBackend
+from tests.simulation.faults import FaultyLives, shortest_window, tear
 from tests.simulation.network import ANSWER_COST, ANSWER_TOKENS, PORT, PROMPT, SECOND, Network, answer_to
 from tests.simulation.scenario import Fault, Scenario
 from tests.simulation.vendor import VendorSide, vendor_maker
@@ -143,14 +144,11 @@ class Life:
                 shutil.copy(path, copy)
         copied = _log_of(self.next_path)
         if torn is not None and copied.exists():
-            before, share = torn
-            size = copied.stat().st_size
-            with copied.open("r+b") as file:
-                file.truncate(min(before, size) + int(max(size - before, 0) * share))
+            tear(copied, *torn)
 
 
 @dataclass
-class Lives:
+class Lives(FaultyLives):
     """One seed: all lives of one run, and what they have in common."""
 
     scenario: Scenario
@@ -180,39 +178,13 @@ class Lives:
 
     def __post_init__(self) -> None:
         scenario = self.scenario
-        self.world = World(scenario.seed)
-        self.world.shuffles = scenario.shuffles
-        self.world.on_moment = self.on_moment
-        self.network = Network(self.world, scenario.seed, scenario.weather, self.fault_of)
-        self.network.on_request, self.network.on_answer = self.on_request, self.on_answer
-        self.faults: dict[tuple[str, int], Fault] = {(one.moment, one.number): one for one in scenario.faults}
+        self.begin_in(World(scenario.seed))
         if scenario.batches is not None:
             self.vendor = VendorSide(self.world, scenario.seed, scenario.batches.nature, self.on_call)
 
     # Faults ----------------------------------------------------------------------------------------------------------
 
-    def fault_of(self, number: int) -> tuple[str, float] | None:
-        """Return what happens to a request; an outage begins with one."""
-        fault = self.faults.pop(("request", number), None)
-        if fault is None:
-            return None
-        kind, _, server = fault.kind.partition("/")
-        if kind in ("stop", "stop-twice", "kill-before"):
-            self.world.note(str(fault))
-            self.end_by(fault)
-            return "silent", 0.0  # so that something is in flight
-        if not server:
-            return kind, fault.amount
-        port = PORT + int(server) - 1
-        self.world.note(f"outage of {port}: {kind} for {fault.amount:.1f} s")
-        self.network.down[port] = (kind, self.world.seconds + fault.amount)
-        return None
-
-    def on_moment(self, moment: str, number: int) -> None:
-        fault = self.faults.pop((moment, number), None)
-        if fault is None:
-            return
-        self.world.note(str(fault))
+    def happen(self, moment: str, fault: Fault) -> None:
         if moment == "append":
             self.at_append = fault
         elif moment == "vendor" and fault.kind not in ("stop", "kill-before"):
@@ -460,11 +432,8 @@ class Lives:
             seen = self.network.delivered.at[life.asked_before :]
             for asked_of in {where for _, where in seen}:
                 at = [when for when, where in seen if where == asked_of]
-                for place in range(len(at) - scenario.rpm):
-                    if at[place + scenario.rpm] - at[place] < 60.0 - 0.5:
-                        raise BrokenError(
-                            f"more than {scenario.rpm} requests in {at[place + scenario.rpm] - at[place]:.2f} s"
-                        )
+                if (within_s := shortest_window(at, scenario.rpm)) < 60.0 - 0.5:
+                    raise BrokenError(f"more than {scenario.rpm} requests in {within_s:.2f} s")
         if world.seconds > life.must_end_at:
             raise BrokenError(f"it was stopped, and ended {world.seconds - life.must_end_at:.1f} s too late")
         most = self.network.most_in_flight

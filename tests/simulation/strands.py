@@ -342,7 +342,7 @@ class SimSocket:
         self.buffer = b""
         self.at_end = self.closed = False
         self.held_until = 0.0
-        """Nothing arrives before this time, at either end."""
+        """Nothing arrives before this time of the loop, at either end."""
         self._last = 0.0
         self._readers: list[asyncio.Future[None]] = []
         self.transport = DeskEnd(self)
@@ -354,10 +354,10 @@ class SimSocket:
         self._at(self.served.context, action, *arguments)
 
     def _at(self, context: Context, action: Callable[..., object], *arguments: object) -> None:
-        loop, start = self.world.loop, 1000.0  # the clock's
+        loop = self.world.loop
         if self.served.owner.dead and context is self.served.context:
             return
-        self._last = max(self._last + 1e-7, loop.time() + DELAY_S, start + self.held_until)
+        self._last = max(self._last + 1e-7, loop.time() + DELAY_S, self.held_until)
         loop.call_at(self._last, action, *arguments, context=context)
 
     # What the worker does.
