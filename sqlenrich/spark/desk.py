@@ -460,12 +460,13 @@ class Desk:
             self.buckets.give_back(name, amount, runtime.monotonic())
         self._grant()
 
-    def _on_spend(self, connection: _Connection, wish: dict[str, str]) -> None:
+    def _on_spend(self, connection: _Connection, wish: dict[str, Any]) -> None:
+        self.budget.give_back(connection.number, int(wish["calls"]), Decimal(wish["left"]))
         self.budget.wish(connection.number, Decimal(wish["cost"]), Decimal(wish["held"]))
         self._grant_caps()
 
     def _on_unspent(self, connection: _Connection, left: dict[str, Any]) -> None:
-        self.budget.give_back(connection.number, int(left["calls"]), Decimal(left["cost"]))
+        self.budget.give_back(connection.number, int(left["calls"]), Decimal(left["left"]))
         self._grant_caps()
 
     def _on_pace(self, connection: _Connection, pace: dict[str, Any]) -> None:

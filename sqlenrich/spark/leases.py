@@ -81,8 +81,12 @@ class LeasedBudget(Budget):
             return True
         if self._wished is None or (self._wished > FREE and self.reserved == FREE):
             self._wished = self.reserved
-            missing = max(cost - self.left, FREE)
-            self._send({"spend": {"cost": str(missing), "held": str(self.reserved)}})
+            given = {
+                "calls": self.left_calls,
+                "left": str(self.left),
+            }  # what lacks one of both has no use for the other
+            self._send({"spend": {"cost": str(cost), "held": str(self.reserved), **given}})
+            self.left_calls, self.left = 0, FREE
         return None
 
     @property
@@ -128,7 +132,7 @@ class LeasedBudget(Budget):
         """Give back what is left, once: the desk waits for it before it says that a cap is reached."""
         if self._capped and self._leases:
             self._leases = False
-            self._send({"unspent": {"calls": max(self.left_calls, 0), "cost": str(max(self.left, FREE))}})
+            self._send({"unspent": {"calls": self.left_calls, "left": str(self.left)}})
             self.left_calls, self.left = 0, FREE
 
 

@@ -104,12 +104,12 @@ class SharedBudget:
         return self.budget.max_calls is not None or self.budget.max_cost is not None
 
     def wish(self, worker: int, cost: Decimal, held: Decimal) -> None:
-        """Note that a worker lacks a call, or money for a request; ``held`` is what those in flight may cost."""
+        """Note that a worker has nothing at hand for a request; ``held`` is what those in flight may cost."""
         self._waiting[worker] = cost
         self._calls[worker], self._reserved[worker] = 0, held
 
     def give_back(self, worker: int, calls: int, cost: Decimal) -> None:
-        """Take back what a worker does not use."""
+        """Take back what a worker does not use; less than nothing where its requests cost more than was leased."""
         self._leased_calls -= calls
         self._leased -= cost
         self._calls[worker], self._reserved[worker] = 0, FREE

@@ -112,6 +112,8 @@ class FleetLives(FaultyLives):
     problems: list[str] = field(default_factory=list)
     lives: int = 0
     stopping: bool = False
+    held: list[tuple[Process, Any, float]] = field(default_factory=list)
+    """The connections of this life that were held, and since when."""
     loses: bool = False
     """Whether a connection was lost or held in this life."""
 
@@ -164,7 +166,9 @@ class FleetLives(FaultyLives):
         else:
             self.loses = process.lost = True
             self.expose(process)  # the desk may take it for lost
-            socket.held_until = self.world.monotonic() + fault.amount
+            now = self.world.monotonic()
+            socket.held_until = now + fault.amount
+            self.held.append((process, socket, now))
 
     def expose(self, process: Process | None = None) -> None:
         """Note what a process has sent and what is not stored: it may be asked again. None: all of them."""
@@ -226,6 +230,7 @@ class FleetLives(FaultyLives):
         world.note(f"life {self.lives} begins")
         self.stopping = self.loses = False
         self.sent.clear()
+        self.held.clear()
         self.network.in_flight = self.network.most_in_flight = 0
         asked_before = len(self.network.delivered.asked)
         self.driver = Process(world, "the driver")
@@ -243,6 +248,7 @@ class FleetLives(FaultyLives):
             if not strand.ended.done():
                 raise BrokenError(f"hangs: {world.seconds - began:,.0f} s; {self.state()}")
             killed = self.driver.dead
+            disturbed = killed or self.loses or self.stopping or any(process.dead for process in self.workers)
             if strand.error is not None and not isinstance(strand.error, Killed | RunError):
                 self.problems.append(f"the driver ended with {strand.error!r}")
             if not killed:
@@ -251,6 +257,8 @@ class FleetLives(FaultyLives):
         if killed:
             self.expose()
         self.after(asked_before)
+        if not killed:
+            self.check_account(len(self.network.delivered.asked) - asked_before, disturbed=disturbed)
         path = self.journal_path(self.lives)
         if path.exists() and SECRET.encode() in path.read_bytes():
             raise BrokenError("the key is in the journal")
@@ -283,14 +291,17 @@ class FleetLives(FaultyLives):
             timeout=scenario.timeout_s, api_key=SECRET,
         )  # fmt: skip
         first = self.lives == 1
-        budget = Budget(max_calls=scenario.max_calls if first else None, max_cost=scenario.max_cost if first else None)
+        calls, cost = (scenario.max_calls, scenario.max_cost) if first else (None, None)
+        self.budget = budget = Budget(max_calls=calls, max_cost=cost)
         with SimJournal(self.journal_path(self.lives), self) as journal:
             self.kept = {self.prompts[row["request_hash"]] for row in journal.rows() if row["call_error"] is None}
             with Desk(journal, endpoint, budget=budget) as desk:
+                self.counts = desk.counts
                 origin = {"run_id": "r", "version": None, "fingerprint": "f"}
                 config = RequestConfig("m", params={"max_tokens": 10})
                 desk.assignments["run"] = Assignment(endpoint, config, origin, PRICE)
                 self.statement(desk)
+                self.check_silent(desk)
                 capped = desk.budget.budget.reached is not None
                 if self.failed is not None or self.stopping or capped or desk.fatal is not None:
                     self.world.note(f"ended: {desk.fatal or self.failed or 'told to end'}")
@@ -378,7 +389,19 @@ class FleetLives(FaultyLives):
             self.problems.append(f"task {task.number} ended without {len(missing)} of {len(task.requests)} answers")
         task.done = not missing
 
+    @property
+    def canary_calls(self) -> int:
+        """The most requests of a life that are sent to see whether a server is well."""
+        return CANARIES * self.scenario.servers * self.slots
+
     # What must hold --------------------------------------------------------------------------------------------------
+
+    def check_silent(self, desk: Desk) -> None:
+        """Check that a worker is taken for lost that says nothing for long."""
+        now, longest_s = self.world.monotonic(), 1.5 * desk.policy.silent_s
+        for process, socket, since in self.held:
+            if not process.dead and min(now, socket.held_until) - since > longest_s and not desk.counts.silent:
+                self.problems.append(f"{process.name} says nothing for {now - since:.0f} s, and is not taken for lost")
 
     def check_done(self, journal: Journal) -> None:
         """Check that all is stored that the tasks were given."""
@@ -400,7 +423,7 @@ class FleetLives(FaultyLives):
             if times > allowed and prompt not in self.canaries:
                 raise BrokenError(f"{prompt!r} was asked {times} times, and {allowed} are explained")
         calls = len(delivered.asked) - asked_before
-        canaries = CANARIES * scenario.servers * self.slots
+        canaries = self.canary_calls
         if self.lives == 1 and scenario.max_calls is not None and calls > scenario.max_calls + canaries:
             raise BrokenError(f"{calls} requests, and max_calls is {scenario.max_calls}")
         if self.lives == 1 and scenario.max_cost is not None:
@@ -414,6 +437,17 @@ class FleetLives(FaultyLives):
             at = [when for when, _ in delivered.at[asked_before:]]
             if shortest_window(at, scenario.rpm * scenario.servers) < 60.0 - 1.5:
                 raise BrokenError(f"more than {scenario.rpm} requests in a minute")
+
+    def check_account(self, calls: int, *, disturbed: bool) -> None:
+        """Check that each request is counted, and that a cap of calls is made use of."""
+        budget, counted = self.budget, self.counts.calls
+        if counted < calls and not disturbed:  # a process that is gone may have sent a request more than once
+            raise BrokenError(f"{calls} requests, and the desk counts {counted}")
+        capped = budget.max_calls is not None or budget.max_cost is not None
+        if capped and budget.calls + self.canary_calls < calls:
+            raise BrokenError(f"{calls} requests, and {budget.calls} are charged")
+        if budget.reached == "max_calls" and not disturbed and counted < (budget.max_calls or 0):
+            raise BrokenError(f"max_calls is {budget.max_calls}, and the desk ends after {counted}")
 
 
 def live(scenario: Scenario) -> FleetLives:
