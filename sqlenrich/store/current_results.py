@@ -7,18 +7,25 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Mapping
-from typing import Any, NamedTuple
+from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from sqlglot import exp, select
 
 from sqlenrich.core.engine import Engine
+from sqlenrich.core.errors import RunError
+from sqlenrich.core.lease import LeaseLostError
 from sqlenrich.core.names import column
 from sqlenrich.core.sql import literal
 from sqlenrich.core.types import BIGINT, BOOLEAN, DATE, STRING, TIMESTAMP
-from sqlenrich.plan.plan import Plan
+from sqlenrich.plan.plan import Plan, Step
 from sqlenrich.plan.relations import symbol
 from sqlenrich.renderer.statements import JUDGED
+from sqlenrich.store import queries
+from sqlenrich.store.base import Results
+
+if TYPE_CHECKING:
+    from sqlenrich.store.backend import Backend
 
 FACT = "results_made"
 """The name of :class:`ResultsMade` in what a line of the ledger tells."""
@@ -71,3 +78,55 @@ def different_rows(engine: Engine, plan: Plan, *, of_prompts: bool = False) -> e
     groups = groups.group_by(*(f"c{place}" for place in range(len(names))))
     counts = (f"COALESCE(SUM(CASE WHEN {test} THEN 1 ELSE 0 END), 0)" for test in ("surplus <> 0", "hashed IS NULL"))
     return select(*counts).from_(groups.subquery("compared"))
+
+
+class CurrentResults:
+    """The results of the run before, of one open backend: they stay where this run would make the same.
+
+    ``note`` receives a line where they stay.
+    """
+
+    def __init__(self, backend: Backend, note: Callable[[str], None]) -> None:
+        self._backend, self._note = backend, note
+        self._report: Callable[[], str | None] = lambda: None
+        self._made: ResultsMade | None = None
+
+    def begin(self, report: Callable[[], str | None]) -> None:
+        """Begin a run; ``report`` gives what the ledger tells of the run before, None where this one can't be as it."""
+        self._report, self._made = report, None
+
+    @property
+    def facts(self) -> dict[str, Any]:
+        """What the ledger is to tell the next run, after :meth:`finish`."""
+        return {} if self._made is None else {FACT: self._made}
+
+    def finish(self, plan: Plan, calls: Sequence[Step], *, unasked: int, make: Callable[[], Results]) -> Results:
+        """Return the results, which ``make`` makes where those of the run before can't stay."""
+        backend = self._backend
+        made = ResultsMade.of(plan, backend.number(plan, queries.count_rows("responses")))
+        self._made = None
+        if not unasked and made == ResultsMade.told(self._report()) and self._are_right(plan, calls):
+            self._note("nothing is new: the results stay as they are")
+            results = backend.results(plan, 0)
+            backend.drop(plan.relations.table("pending"))
+        else:
+            results = make()
+        self._made = made if results.published else None
+        return results
+
+    def _are_right(self, plan: Plan, calls: Sequence[Step]) -> bool:
+        """Tell whether the tables of results have what these prompts and the answers would make."""
+        backend = self._backend
+        there = can_compare(plan) and all(backend.exists(plan.step(name)) for name in JUDGED)
+        if not there or backend.count(calls):
+            return False
+        try:
+            different, unhashed = map(int, backend.rows(plan, different_rows(backend.engine, plan))[0])
+            if different or (unhashed and backend.number(plan, different_rows(backend.engine, plan, of_prompts=True))):
+                return False
+        except LeaseLostError:
+            raise
+        except RunError:  # a column that is not what the source tells may not be comparable
+            return False
+        checked, good, bad = map(int, backend.rows(plan, queries.counts_of(JUDGED))[0])
+        return checked == good + bad

@@ -91,9 +91,9 @@ class Ledger:
             raise ConfigError(f"{self.connection.place} does not tell what the last run of {name} asked: {AGAIN}")
         return Snapshot(**json.loads(rows[0]))
 
-    def last_report(self, name: str) -> str | None:
-        """Return what the last run of an enrichment reported; None where it ended early, or there is none."""
-        rows = self._of_last(name, "report")
+    def report_before(self, start: RunStart) -> str | None:
+        """Return what the run before this one reported; None where it ended early, or there is none."""
+        rows = self._of_last(start.name, "report", exp.NEQ(this=exp.column("run_id"), expression=literal(start.run_id)))
         return rows[0] if rows else None
 
     def last_file(self, name: str) -> str | None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import asdict
@@ -34,7 +35,7 @@ from sqlenrich.store.connections.base import (
     TransientError,
     WarehouseConnection,
 )
-from sqlenrich.store.current_results import FACT, ResultsMade, can_compare, different_rows
+from sqlenrich.store.current_results import CurrentResults
 from sqlenrich.store.jobs import JobConnection, JobPolicy, JobRunner, Statement
 from sqlenrich.store.ranged_call import RangedCall
 from sqlenrich.store.rights import RIGHTS, Attempt
@@ -128,9 +129,7 @@ class WarehouseBackend(Backend):
         self.note: Callable[[str], None] = lambda _: None
         self.jobs.on_statement = self._ran
         self.jobs.note = lambda line: self.note(line)
-        self._last: ResultsMade | None = None
-        """What the results of the last run were made of; None where it is unknown."""
-        self._made: ResultsMade | None = None
+        self._current = CurrentResults(self, lambda line: self.note(line))
         self._read: Step | None = None
         """The call whose answers of earlier runs are read."""
         # What is run for each chunk is printed once.
@@ -148,7 +147,6 @@ class WarehouseBackend(Backend):
                 with suppress(RunError):  # a connection that is gone leaves the lease, which ends by itself
                     self.lease.close()
             self.lease, self._tried, self._read, self._asking = None, False, None, None
-            self._last = self._made = None
         finally:
             self.warehouse.__exit__(*error)
 
@@ -166,7 +164,7 @@ class WarehouseBackend(Backend):
     def record(self, start: RunStart, status: str, facts: Mapping[str, Any]) -> None:
         """Complete a run's line of the ledger. Its statements are lines of their own: there may be thousands."""
         told = {name: value for name, value in facts.items() if name != "statements"}
-        super().record(start, status, told if self._made is None else {**told, FACT: self._made})
+        super().record(start, status, told | self._current.facts)
 
     def statements_run(self) -> list[dict[str, Any]]:
         """Return the statements of the run."""
@@ -182,7 +180,7 @@ class WarehouseBackend(Backend):
         """Write a run's line; first of all refuse a second run on the same tables. Raises ConfigError."""
         if self.lease is None:
             self._claim(start)
-            self._last = ResultsMade.told(self.ledger.last_report(start.name))
+            self._current.begin(lambda: self.ledger.report_before(start))
         super().begin(start, known=known)
 
     def _claim(self, start: RunStart) -> None:
@@ -343,32 +341,8 @@ class WarehouseBackend(Backend):
         self.jobs.resume()
         self.hold()
         self.read_stored(plan)
-        answers = self.number(plan, queries.count_rows("responses"))
-        made, self._made = ResultsMade.of(plan, answers), None
-        if made == self._last and self._are_current(plan, calls, unasked):
-            self.note("nothing is new: the results stay as they are")
-            results = self.results(plan, 0)
-            self.drop(plan.relations.table("pending"))
-        else:
-            results = super().finish(plan, calls, partial=partial, unasked=unasked)
-        self._made = made if results.published else None
-        return results
-
-    def _are_current(self, plan: Plan, calls: Sequence[Step], unasked: int) -> bool:
-        """Tell whether the tables of results have what these prompts and answers would make."""
-        there = can_compare(plan) and all(self.exists(plan.step(name)) for name in JUDGED)
-        if not there or unasked or self.count(calls):
-            return False
-        try:
-            different, unhashed = map(int, self.rows(plan, different_rows(self.engine, plan))[0])
-            if different or (unhashed and self.number(plan, different_rows(self.engine, plan, of_prompts=True))):
-                return False
-        except LeaseLostError:
-            raise
-        except RunError:  # a column that is not what the source tells may not be comparable
-            return False
-        checked, good, bad = map(int, self.rows(plan, queries.counts_of(JUDGED))[0])
-        return checked == good + bad
+        make = functools.partial(super().finish, plan, calls, partial=partial, unasked=unasked)
+        return self._current.finish(plan, calls, unasked=unasked, make=make)
 
     def make_pending(self, call: Step, query: exp.Query) -> None:
         """Make the pending relation in the order of its hashes, so that a chunk reads its own part."""

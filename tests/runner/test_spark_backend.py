@@ -126,6 +126,31 @@ def test_a_run_ends_at_a_cap_goes_on_and_is_retried_in_a_schema(
         se.run(enrichment, spark=spark, input=query, output="enriched", tables="other", mock=True)
 
 
+@pytest.mark.parametrize("place", ["folder", "enriched"])
+def test_a_run_with_nothing_new_makes_no_table_again(
+    spark: SparkSession, messages: Path, tmp_path: Path, place: str
+) -> None:
+    output = f"{tmp_path}/out" if place == "folder" else place
+    enrichment = se.loads(write_prompt(tmp_path).read_text(), name=f"unchanged_in_{place}")
+    names = [enrichment.name, f"{enrichment.name}_quarantine"]
+
+    def run(first_id: int) -> tuple[set[str], dict[str, Any]]:
+        rows = pq.read_table(messages).slice(first_id)
+        report = se.run(enrichment, spark=spark, input=rows, output=output, model=se.Mock({"bad_json": 0.2}))
+        made = [f"parquet.`{output}/{name}`" if place == "folder" else f"{output}.{name}" for name in names]
+        frames = list(map(spark.table, made))
+        assert (report.enriched, report.quarantined) == tuple(frame.count() for frame in frames)
+        return {file for frame in frames for file in frame.inputFiles()}, facts(report)
+
+    made, first = run(0)
+    kept, again = run(0)
+    assert kept == made
+    assert (again["calls"], again["enriched"], again["quarantine"]) == (0, first["enriched"], first["quarantine"])
+    fewer, _ = run(30)  # of the rows that are left, each request is answered
+    assert not fewer & made
+    assert run(30)[0] == fewer
+
+
 def test_a_classifier_decides_in_spark_and_executors_ask_the_rest(spark: SparkSession, tmp_path: Path) -> None:
     texts = [f"text {n % 50}" for n in range(60)]
     table = pa.table({"id": pa.array(range(60), pa.int64()), "body": pa.array(texts)})

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import functools
 import hashlib
 import uuid
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import asdict, dataclass, field
 from datetime import UTC
@@ -28,6 +29,7 @@ from sqlenrich.spec.enrichment import Enrichment
 from sqlenrich.store import queries
 from sqlenrich.store.backend import INCOMING, Backend
 from sqlenrich.store.base import Counts, Origin, Results, RunStart, Source
+from sqlenrich.store.current_results import CurrentResults
 from sqlenrich.store.database import Database
 from sqlenrich.store.inputs import EncodedFiles, Input, TableInMemory
 from sqlenrich.store.ledger import LEDGER
@@ -95,7 +97,9 @@ class SparkBackend(Backend):
         self.ledger = AppendedLedger(self.tables, self.named(LEDGER))  # type: ignore[assignment]
         self._source = f"sqlenrich_source_{uuid.uuid4().hex[:8]}"
         self._open = ExitStack()
-        self._doubtful = False
+        self._doubtful = self._inserted = False
+        self.note: Callable[[str], None] = lambda _: None
+        self._current = CurrentResults(self, lambda line: self.note(line))
 
     @property
     def _folder(self) -> Path:
@@ -172,8 +176,18 @@ class SparkBackend(Backend):
     def begin(self, start: RunStart, *, known: bool) -> None:
         """Write a run's line of the ledger; first of all refuse a second run on the same answers."""
         if not hasattr(self, "journal"):
+            self._inserted = False
+            self._current.begin(lambda: None if self._inserted else self.ledger.report_before(start))
             self._open_journal(start.snapshot.responses or start.name)
         super().begin(start, known=known)
+
+    def record(self, start: RunStart, status: str, facts: Mapping[str, Any]) -> None:
+        """Write a run's last line of the ledger."""
+        super().record(start, status, {**facts, **self._current.facts})
+
+    def watch(self, note: Callable[[str], None]) -> None:
+        """Call this with a line where something is left as it is."""
+        self.note = note
 
     def _open_journal(self, answers: str) -> None:
         """Open the journal of a table of answers. What a dead run left there is stored before anything is asked."""
@@ -213,6 +227,7 @@ class SparkBackend(Backend):
             self._insert(plan, list(left.values()), doubtful=True)
 
     def _insert(self, plan: Plan, rows: Sequence[Row], *, doubtful: bool) -> None:
+        self._inserted = True
         frame = self.spark.checked(lambda: answer_frame(self.session, rows))
         table = plan.relations.table("responses")
         if doubtful:
@@ -286,7 +301,8 @@ class SparkBackend(Backend):
     def finish(self, plan: Plan, calls: Sequence[Step], *, partial: bool = True, unasked: int = 0) -> Results:
         """Make ``checked``, ``enriched`` and ``quarantine``; the answers of the journal are stored first."""
         self.store(plan)
-        return super().finish(plan, calls, partial=partial, unasked=unasked)
+        make = functools.partial(super().finish, plan, calls, partial=partial, unasked=unasked)
+        return self._current.finish(plan, calls, unasked=unasked, make=make)
 
     def make_results(self, plan: Plan) -> None:
         """Make the three tables, then rename them together."""

@@ -12,7 +12,7 @@ from sqlglot import exp
 
 from sqlenrich.core.errors import ConfigError
 from sqlenrich.core.names import relation
-from sqlenrich.core.sql import equals
+from sqlenrich.core.sql import equals, literal
 from sqlenrich.core.types import Type
 from sqlenrich.store.base import RunStart, Snapshot
 from sqlenrich.store.ledger import AGAIN, COLUMNS
@@ -67,6 +67,14 @@ class AppendedLedger:
         if rows[0][0] is None:
             raise ConfigError(f"{place} does not tell what the last run of {name} asked: {AGAIN}")
         return Snapshot(**json.loads(rows[0][0]))
+
+    def report_before(self, start: RunStart) -> str | None:
+        """Return what the run before this one reported; None where it ended early, or there is none."""
+        query = exp.select("report").from_(self.relation.copy())
+        other = exp.NEQ(this=exp.column("run_id"), expression=literal(start.run_id))
+        query = query.where(equals("name", start.name), other)
+        rows = self.tables.read(query.order_by("started_at DESC", "ended_at IS NULL").limit(1))
+        return rows[0][0] if rows else None
 
     def names(self) -> tuple[str, ...]:
         """Return the names of the enrichments that have runs."""
