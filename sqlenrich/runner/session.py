@@ -266,7 +266,10 @@ class Session:
     ) -> Report:
         """Write the results and the line of the ledger; give the report, or raise the failure that ended the verb."""
         advice = advice_of(self.backend, plan, self.enrichment, results.reasons) if publish else None
-        served = served_in_run(self.backend, plan, self.run_id)
+        stored = (
+            rounds.progress.stored > 0 or cascade is not None
+        )  # a model of a cascade may have stored answers before
+        served = served_in_run(self.backend, plan, self.run_id) if stored else ()
         wanted = self.pin_model
         pin = None if wanted is None else ModelPin(wanted, plan.model).problem(served_in_table(self.backend, plan))
         report = Report(
@@ -280,7 +283,7 @@ class Session:
             quarantined=results.quarantined,
             pending=results.pending + unasked,
             quarantine=results.reasons,
-            **account(self.backend, plan, self.run_id, self.config.prices),
+            **account(self.backend, plan, self.run_id, self.config.prices, stored=stored),
             seconds=round(runtime.monotonic() - self.clock, 3),
             name=self.name,
             output=self.backend.output,
@@ -308,8 +311,8 @@ class Session:
             self.backend.publish(plan)
         status = "failed" if failure is not None else "stopped" if report.stopped or report.pending else "done"
         digest = self.backend.answers_digest(plan, self.run_id)
-        stored = {"answers": rounds.progress.stored, "digest": digest, "tables": publish}
-        self.backend.record(start, status, {**report.to_dict(), "stored": stored})
+        told = {"answers": rounds.progress.stored, "digest": digest, "tables": publish}
+        self.backend.record(start, status, {**report.to_dict(), "stored": told})
         if failure is not None:
             raise failure
         return report

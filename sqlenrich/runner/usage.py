@@ -15,15 +15,15 @@ NO_PRICES = "no prices given (--prices)"
 PERCENTILES = (50, 95, 99)
 
 
-def account(backend: Backend, plan: Plan, run_id: str, prices: Prices | None) -> dict[str, Any]:
-    """Return a report's tokens, cost and latencies from the answers that a run stored.
+def account(backend: Backend, plan: Plan, run_id: str, prices: Prices | None, *, stored: bool = True) -> dict[str, Any]:
+    """Return a report's tokens, cost and latencies from the answers that a run has ``stored``, if it has.
 
     Each count is None where no answer reports it. The cost is None where an answer's model has no price or an answer
     reports no counts; a failed call costs nothing.
     """
-    models = backend.usage(plan, run_id)
+    models = backend.usage(plan, run_id) if stored else []
     cost, unknown = cost_of(models, prices)
-    latencies = backend.latencies(plan, run_id, PERCENTILES)
+    latencies = backend.latencies(plan, run_id, PERCENTILES) if stored else None
     return {
         **{name: _sum(getattr(one, name) for one in models) for name in ("tokens_in", "tokens_cached", "tokens_out")},
         "cost": cost,

@@ -167,8 +167,9 @@ class Backend:
         else:
             self.run_step(prompts)
         self.begin(start, known=True)
-        table = plan.relations.table("responses")
-        self.connection.execute(print_sql(self.engine, create_responses(self.engine, table, RESPONSES)))
+        if plan.responses.relation not in self.present:
+            table = plan.relations.table("responses")
+            self.connection.execute(print_sql(self.engine, create_responses(self.engine, table, RESPONSES)))
         pending = self.refresh(plan, plan.responses, limit, ordered=ordered)
         unanswered = pending if limit is None else self.count([plan.responses])
         return Counts(*self.size(plan), unanswered=unanswered, pending=pending)
@@ -429,6 +430,7 @@ class Backend:
     def _check_table(self, table: str, columns: Iterable[str], *, whole: bool = False) -> None:
         found = self.connection.columns(table)
         if found is None:
+            self.present.pop(table, None)
             return
         self.present[table] = tuple(found)
         present, wanted = {name.lower() for name in found}, {name.lower() for name in columns}

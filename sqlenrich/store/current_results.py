@@ -95,6 +95,10 @@ class CurrentResults:
         """Begin a run; ``report`` gives what the ledger tells of the run before, None where this one can't be as it."""
         self._report, self._made = report, None
 
+    def outdate(self) -> None:
+        """Take it that the results have to be made."""
+        self._report = lambda: None
+
     @property
     def facts(self) -> dict[str, Any]:
         """What the ledger is to tell the next run, after :meth:`finish`."""
@@ -105,28 +109,28 @@ class CurrentResults:
         backend = self._backend
         made = ResultsMade.of(plan, backend.number(plan, queries.count_rows("responses")))
         self._made = None
-        if not unasked and made == ResultsMade.told(self._report()) and self._are_right(plan, calls):
+        unchanged = not unasked and made == ResultsMade.told(self._report())
+        results = self._stored(plan, calls) if unchanged else None
+        if results is not None:
             self._note("nothing is new: the results stay as they are")
-            results = backend.results(plan, 0)
             backend.drop(plan.relations.table("pending"))
         else:
             results = make()
         self._made = made if results.published else None
         return results
 
-    def _are_right(self, plan: Plan, calls: Sequence[Step]) -> bool:
-        """Tell whether the tables of results have what these prompts and the answers would make."""
+    def _stored(self, plan: Plan, calls: Sequence[Step]) -> Results | None:
+        """Return the results that are there; None where these prompts and the answers would make others."""
         backend = self._backend
-        there = can_compare(plan) and all(backend.exists(plan.step(name)) for name in JUDGED)
-        if not there or backend.count(calls):
-            return False
+        there = all(plan.step(name).relation in backend.present for name in JUDGED)
+        if not (there and can_compare(plan)) or backend.count(calls):
+            return None
         try:
             different, unhashed = map(int, backend.rows(plan, different_rows(backend.engine, plan))[0])
             if different or (unhashed and backend.number(plan, different_rows(backend.engine, plan, of_prompts=True))):
-                return False
+                return None
+            return backend.results(plan, 0)
         except LeaseLostError:
             raise
-        except RunError:  # a column that is not what the source tells may not be comparable
-            return False
-        checked, good, bad = map(int, backend.rows(plan, queries.counts_of(JUDGED))[0])
-        return checked == good + bad
+        except RunError:  # a column that can't be compared, or a row that is missing
+            return None

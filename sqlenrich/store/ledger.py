@@ -48,12 +48,20 @@ class Ledger:
         """Write a run's line, or again: with the snapshot where it is ``known``."""
         self._create()
         self.connection.begin()
-        if start.run_id in self._begun:
-            self._execute(exp.Delete(this=self._table(), where=exp.Where(this=equals("run_id", start.run_id))))
-        else:
-            self._end_killed(start)
-            self._begun.add(start.run_id)
         snapshot = json.dumps(asdict(start.snapshot)) if known else None
+        if start.run_id in self._begun:
+            again = {
+                "ended_at": None,
+                "status": "started",
+                "report": None,
+                "snapshot": snapshot,
+                "request": start.request,
+            }
+            values: dict[str, object] = {name: literal(value) for name, value in again.items()}
+            self._execute(exp.update(self._table(), values, where=equals("run_id", start.run_id)))
+            return
+        self._end_killed(start)
+        self._begun.add(start.run_id)
         line = (start.run_id, start.name, start.at.replace(tzinfo=None), None, "started", None, snapshot, start.request)
         self._execute(insert_rows(self.engine, self._table(), COLUMNS, [line]))
 
@@ -105,7 +113,7 @@ class Ledger:
 
     def _of_last(self, name: str, column: str, *conditions: Sql) -> list[str | None]:
         """Return a column of the last run of an enrichment that meets some conditions; nothing where there is none."""
-        if self.connection.columns(self.table) is None:
+        if not self._begun and self.connection.columns(self.table) is None:
             return []
         query = select(column).from_(self._table()).where(equals("name", name), *conditions)
         query = query.order_by("started_at DESC").limit(1)

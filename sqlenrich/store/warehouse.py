@@ -292,12 +292,12 @@ class WarehouseBackend(Backend):
 
         Raises ConfigError where the role lacks a right that the run needs at its end.
         """
-        if not self._tried:
-            self._try_rights(plan)
-            self._tried = True
         self.read_stored(plan)
         if not self.count([call]):
             return 0  # no prompt is read to find that out
+        if not self._tried:
+            self._try_rights(plan)
+            self._tried = True
         with self.statement.step("pending"):
             return super().refresh(plan, call, limit, ordered=ordered)
 
@@ -360,11 +360,13 @@ class WarehouseBackend(Backend):
             return
         among = [of_prompts(self.engine, call)]
         if self.lease is not None and self._read is call:
+            if self._asking is None:
+                return  # this run has stored none
             among = [*self._since().conditions(), equals("run_id", self.lease.run_id)]
         unread = unread_answers(self.engine, call, among)
         if self.number(plan, exp.select("COUNT(*)").from_(unread.subquery("unread"))):
             self.connection.execute(read_answers(self.engine, call, among=among))
-            self._last = None  # other answers than those of which the results were made
+            self._current.outdate()  # they were made of other answers
         self._read = call
 
     def _since(self) -> queries.Since:

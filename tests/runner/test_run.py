@@ -500,26 +500,42 @@ def test_the_mock_model_s_answers_pass_the_checks(tmp_path: Path) -> None:
         se.run(se.load(prompt), input=data, output=tmp_path / "out.duckdb", mock=True)
 
 
-@pytest.mark.parametrize("name", [n for n, t in NAMES.items() if t.strip() == t and "\ue000" not in t])
-@pytest.mark.parametrize("kind", ["csv", "duckdb"])
-def test_hostile_column_and_table_names(tmp_path: Path, name: str, kind: str) -> None:
-    column = NAMES[name]
-    # YAML takes a character outside the BMP only as one escape, where JSON writes two.
-    written = "".join(json.dumps(c)[1:-1] if ord(c) < 0x10000 else f"\\U{ord(c):08x}" for c in column)
-    written = f'"{written}"'
-    header = f"key: [{written}]\ncolumns: {{body: {{from: {written}}}}}\n"
-    quoted = column.replace('"', '""')
-    if kind == "csv":
-        # Not the first column: a byte order mark there is the file's own.
-        data = write_csv(tmp_path / "in.csv", [("x", "k1"), ("x", "k2")], ("first", column))
-    else:
-        data = tmp_path / "in.duckdb"
-        with duckdb.connect(str(data)) as db:
-            db.execute(f"CREATE TABLE \"{quoted}\" AS SELECT unnest(['k1', 'k2']) AS \"{quoted}\"")
-        header += 'source: "\\"' + written[1:-1].replace('\\"', '\\"\\"') + '\\""\n'
+COLUMN_NAMES = {n: t for n, t in NAMES.items() if t.strip() == t and "\ue000" not in t}
+
+
+def in_yaml(text: str) -> str:
+    """Return a text as YAML writes it: a character outside the BMP is one escape, where JSON writes two."""
+    return '"' + "".join(json.dumps(c)[1:-1] if ord(c) < 0x10000 else f"\\U{ord(c):08x}" for c in text) + '"'
+
+
+@pytest.mark.parametrize("name", COLUMN_NAMES)
+def test_hostile_column_and_table_names(tmp_path: Path, name: str) -> None:
+    column = COLUMN_NAMES[name]
+    written, quoted = in_yaml(column), column.replace('"', '""')
+    data = tmp_path / "in.duckdb"
+    with duckdb.connect(str(data)) as db:
+        db.execute(f"CREATE TABLE \"{quoted}\" AS SELECT unnest(['k1', 'k2']) AS \"{quoted}\"")
+    source = 'source: "\\"' + written[1:-1].replace('\\"', '\\"\\"') + '\\""\n'
+    header = f"key: [{written}]\ncolumns: {{body: {{from: {written}}}}}\n{source}"
     result = run(write_prompt(tmp_path, header), data, tmp_path / "out.duckdb")
     assert result.status == 0, result.err
     assert rows(tmp_path / "out.duckdb", f'SELECT "{quoted}" FROM intent ORDER BY 1') == [("k1",), ("k2",)]
+
+
+def test_hostile_columns_of_a_file(tmp_path: Path) -> None:
+    columns = list({name.lower(): name for name in COLUMN_NAMES.values()}.values())
+    # Not the first column: a byte order mark there is the file's own.
+    values = [("x", *(f"{n} of {row}" for n in range(len(columns)))) for row in "ab"]
+    data = write_csv(tmp_path / "in.csv", values, ("first", *columns))
+    of_columns = "".join(f"  c{n}: {{from: {in_yaml(name)}}}\n" for n, name in enumerate(columns))
+    header = f"key: [{', '.join(map(in_yaml, columns))}]\ncolumns:\n{of_columns}"
+    template = " ".join(f"{{{{ c{n} }}}}" for n in range(len(columns)))
+    result = run(write_prompt(tmp_path, header, template), data, tmp_path / "out.duckdb")
+    assert result.status == 0, result.err
+    quoted = ", ".join('"' + name.replace('"', '""') + '"' for name in columns)
+    assert sorted(rows(tmp_path / "out.duckdb", f"SELECT {quoted} FROM intent")) == [row[1:] for row in values]
+    prompts = rows(tmp_path / "out.duckdb", "SELECT prompt FROM intent_prompts ORDER BY 1")
+    assert prompts == [(" ".join(row[1:]),) for row in values]
 
 
 def test_bad_rows_that_come_first_do_not_stop_a_run(tmp_path: Path) -> None:
