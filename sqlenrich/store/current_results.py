@@ -90,10 +90,15 @@ class CurrentResults:
         self._backend, self._note = backend, note
         self._report: Callable[[], str | None] = lambda: None
         self._made: ResultsMade | None = None
+        self._answered: list[Step] = []
 
     def begin(self, report: Callable[[], str | None]) -> None:
         """Begin a run; ``report`` gives what the ledger tells of the run before, None where this one can't be as it."""
-        self._report, self._made = report, None
+        self._report, self._made, self._answered = report, None, []
+
+    def answered(self, call: Step) -> None:
+        """Take it that each request of a call has an answer."""
+        self._answered.append(call)
 
     def outdate(self) -> None:
         """Take it that the results have to be made."""
@@ -123,7 +128,8 @@ class CurrentResults:
         """Return the results that are there; None where these prompts and the answers would make others."""
         backend = self._backend
         there = all(plan.step(name).relation in backend.present for name in JUDGED)
-        if not (there and can_compare(plan)) or backend.count(calls):
+        unknown = [call for call in calls if not any(call is one for one in self._answered)]
+        if not (there and can_compare(plan)) or (unknown and backend.count(unknown)):
             return None
         try:
             different, unhashed = map(int, backend.rows(plan, different_rows(backend.engine, plan))[0])

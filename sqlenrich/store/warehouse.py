@@ -294,6 +294,7 @@ class WarehouseBackend(Backend):
         """
         self.read_stored(plan)
         if not self.count([call]):
+            self._current.answered(call)
             return 0  # no prompt is read to find that out
         if not self._tried:
             self._try_rights(plan)

@@ -287,7 +287,9 @@ class SparkBackend(Backend):
             query = in_ranges(query, digits)
         if self._make(call, "pending", query, by=RANGE if digits else None):
             self.tables.publish([call.relations.table("pending")])
-        return self.number(plan, queries.count_rows("pending"))
+        if not (pending := self.number(plan, queries.count_rows("pending"))):
+            self._current.answered(call)
+        return pending
 
     def pending(self, call: Step) -> DataFrame:
         """Return the pending requests, which may have a column of their range besides."""
