@@ -6,12 +6,12 @@ import json
 import os
 import socket
 import threading
-import time
 from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from sqlenrich.core import runtime
 from sqlenrich.core.lease import LeaseLostError, LeasePolicy, new_id
 
 SHARED = LeasePolicy(lasts_s=30.0)
@@ -24,6 +24,11 @@ _LOCAL = frozenset(
     "ext2 ext3 ext4 xfs btrfs zfs f2fs bcachefs jfs reiserfs tmpfs ramfs overlay aufs squashfs vfat exfat ntfs3".split()
 )
 """File systems of one machine, as Linux names them: a lock of the kernel reaches all that use them."""
+
+
+def pause(seconds: float) -> None:
+    """Wait for a time."""
+    runtime.wait(threading.Event(), seconds)
 
 
 def is_shared(folder: Path, mounts: Path = _MOUNTS) -> bool:
@@ -68,10 +73,11 @@ class FileLease:
 
     def claim(self, *, take: bool) -> None:
         """Take the lease if nobody holds it, or from whoever holds it (``take``). :meth:`holders` tells who has it."""
-        if self.holders() and not take:
+        found = self._read()
+        if self._living(found) and not take:
             return
         made = self._write()
-        if self._read() is None:
+        if found is None:
             try:
                 os.link(made, self.path)  # of two at once, one
             except FileExistsError:
@@ -82,12 +88,18 @@ class FileLease:
             else:
                 made.unlink()
                 return
+        if self._read() != found and not take:  # another run was faster
+            made.unlink()
+            return
         os.replace(made, self.path)
-        time.sleep(self.policy.poll_s)  # another run that saw the same end may do the same now
+        pause(self.policy.poll_s)  # another run that saw the same end may do the same now
 
     def holders(self) -> Sequence[FileHolder]:
         """Return the lease that has not ended."""
-        found, now = self._read(), time.monotonic()
+        return self._living(self._read())
+
+    def _living(self, found: FileHolder | None) -> Sequence[FileHolder]:
+        now = runtime.monotonic()
         if found is None:
             return []
         if self._seen is None or self._seen[0] != found:
@@ -95,30 +107,44 @@ class FileLease:
         return [found] if found.lease == self.id or now - self._seen[1] < self.policy.lasts_s else []
 
     def check(self) -> None:
-        """Look whether the lease is held still, if the last look is old. Raises LeaseLostError."""
-        if time.monotonic() - self._checked_at > CHECKED_S:
-            self.renew()
+        """Look whether the lease is held still, if the last look is old. Raises LeaseLostError.
+
+        A folder that can't be reached for a while is no loss, since nobody takes a lease before its end. Raises OSError
+        after that.
+        """
+        age_s = runtime.monotonic() - self._checked_at
+        if age_s > CHECKED_S:
+            try:
+                self.renew()
+            except OSError:
+                if age_s > self.policy.lasts_s / 2:
+                    raise
 
     def renew(self) -> None:
         """Put off the end. Raises LeaseLostError where another run has taken the lease."""
         with self._lock:
-            found = self._read()
-            if found is None or found.lease != self.id:
-                raise LeaseLostError(f"another run has taken over {self.path.with_suffix('')}: this run ends here")
-            self._renewed += 1
-            os.replace(self._write(), self.path)
-            self._checked_at = time.monotonic()
+            while True:
+                began = runtime.monotonic()
+                found = self._read()
+                if found is None or found.lease != self.id:
+                    raise LeaseLostError(f"another run has taken over {self.path.with_suffix('')}: this run ends here")
+                self._renewed += 1
+                made = self._write()
+                if runtime.monotonic() - began < self.policy.lasts_s / RENEWALS:
+                    break  # else it was held up, and what it has read may be old
+            os.replace(made, self.path)
+            self._checked_at = runtime.monotonic()
 
     def keep(self) -> None:
         """Renew the lease from a thread until :meth:`close`."""
 
         def renewing() -> None:
             with suppress(LeaseLostError):  # the next check tells
-                while not self._ended.wait(self.policy.lasts_s / RENEWALS):
+                while not runtime.wait(self._ended, self.policy.lasts_s / RENEWALS):
                     with suppress(OSError):  # the folder may come back
                         self.renew()
 
-        threading.Thread(target=renewing, name="sqlenrich-lease", daemon=True).start()
+        runtime.start_thread("sqlenrich-lease", renewing)
 
     def close(self) -> None:
         """End the lease."""
@@ -127,6 +153,7 @@ class FileLease:
             found = self._read()
             if found is not None and found.lease == self.id:
                 self.path.unlink()
+            self._made.unlink(missing_ok=True)
 
     def _read(self) -> FileHolder | None:
         try:
@@ -137,8 +164,13 @@ class FileLease:
         except (ValueError, KeyError, TypeError):
             return FileHolder("", 0, "unknown", 0)
 
+    @property
+    def _made(self) -> Path:
+        """What takes the place of the lease's file."""
+        return self.path.with_name(f"{self.path.name}.{self.id}")
+
     def _write(self) -> Path:
-        made = self.path.with_name(f"{self.path.name}.{self.id}")
+        made = self._made
         line = {"lease": self.id, "renewed": self._renewed, "host": socket.gethostname(), "pid": os.getpid()}
         made.write_text(json.dumps(line))
         return made

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import os
 import threading
-import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
 from pathlib import Path
 from typing import Any, Self
@@ -14,7 +13,7 @@ import orjson
 
 from sqlenrich.core.errors import RunError
 from sqlenrich.core.lease import LeasePolicy, wait_for
-from sqlenrich.spark.file_lease import FileHolder, FileLease
+from sqlenrich.spark.file_lease import FileHolder, FileLease, pause
 
 try:
     import fcntl
@@ -75,9 +74,9 @@ class Journal:
     def _open_leased(self, lease: FileLease) -> None:
         """Take the lease. Raises RunError where a run that lives has it."""
         shared, poll_s = self.path, lease.policy.poll_s
-        wait_for(lease, poll_s, take=False, pause=time.sleep, waits=lambda _: None, busy=self._busy)
-        lease.keep()
         try:
+            wait_for(lease, poll_s, take=False, pause=pause, waits=lambda _: None, busy=self._busy)
+            lease.keep()
             self._take_over(shared, lease.id)
         except BaseException:
             lease.close()
@@ -120,7 +119,7 @@ class Journal:
     def add(self, *rows: Row) -> None:
         """Append answers; :meth:`sync` makes them durable. Raises RunError, and appends none, where that fails."""
         if self._lease is not None:
-            self._lease.check()
+            self._look(self._lease.check)
         lines = [orjson.dumps(row) + b"\n" for row in rows]
         with self._lock:
             place = end = self._end
@@ -138,6 +137,20 @@ class Journal:
             for row, line in zip(rows, lines, strict=True):
                 self._places[_packed(row["request_hash"], row["attempt"])] = place
                 place += len(line)
+
+    def hold(self) -> None:
+        """Make sure that this run still has the answers.
+
+        Raises LeaseLostError where another one has taken them, RunError where the folder can't be reached.
+        """
+        if self._lease is not None:
+            self._look(self._lease.renew)
+
+    def _look(self, look: Callable[[], None]) -> None:
+        try:
+            look()
+        except OSError as error:
+            raise self._unwritable(error) from None
 
     def sync(self) -> None:
         """Make durable what was added. Raises RunError where that fails."""

@@ -23,6 +23,7 @@ import pytest
 from sqlglot import exp
 
 import sqlenrich as se
+from sqlenrich.core.lease import LeaseLostError, LeasePolicy
 from sqlenrich.plan.plan import Plan
 from sqlenrich.spark.desk import DeskPolicy
 from sqlenrich.spark.journal import Journal, Row
@@ -354,6 +355,20 @@ def test_an_answer_that_is_told_while_others_are_stored_is_stored_too(tmp_path: 
         backend.store(cast(Plan, None))
         assert backend.stored == [(["01", "02"], False), (["01", "02", "03"], True)]
         assert len(journal) == 0
+
+
+def test_a_frozen_run_stores_nothing_once_another_one_has_taken_its_answers(tmp_path: Path) -> None:
+    policy = LeasePolicy(lasts_s=0.5, poll_s=0.05)
+    with Journal(tmp_path / "journal", policy=policy) as journal:
+        journal.add({"request_hash": "01", "attempt": 1})
+        assert journal._lease is not None
+        journal._lease._ended.set()  # nothing renews it, as in a process that is stopped
+        with Journal(tmp_path / "journal", policy=policy) as other:
+            assert len(other) == 1
+            backend = Telling(journal)
+            with pytest.raises(LeaseLostError, match="another run has taken over"):
+                backend.store(cast(Plan, None))
+            assert backend.stored == []
 
 
 def test_executors_send_the_system_of_each_row(spark: SparkSession, messages: Path, tmp_path: Path) -> None:

@@ -197,6 +197,13 @@ class SparkBackend(Backend):
         self._open.callback(self.__dict__.pop, "journal", None)
         self._doubtful = len(self.journal) > 0
 
+    def hold(self) -> None:
+        """Make sure that the tables are still this run's. Raises LeaseLostError where another run has taken them.
+
+        A run that was frozen, on a folder that machines share, would write what another one has written since.
+        """
+        self.journal.hold()
+
     def append(self, plan: Plan, answers: Sequence[Answer], origin: Origin) -> None:
         """Store at least one answer in the journal: from here on it is never asked again."""
         self.journal.add(*(row_of(answer, origin) for answer in answers))
@@ -209,6 +216,7 @@ class SparkBackend(Backend):
 
         ``held``: answers that the journal's disk did not take.
         """
+        self.hold()
         left = {key_of(row): row for row in held if key_of(row) not in self.journal}
         doubtful, self._doubtful = doubtful or self._doubtful, False
         stored = not len(self.journal)
