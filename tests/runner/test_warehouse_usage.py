@@ -3,9 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
-import subprocess
-import sys
 from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -14,6 +11,7 @@ import pytest
 
 import sqlenrich as se
 from tests.standins.googlesql.rest import BYTES_BILLED
+from tests.support.runs import call
 from tests.support.warehouse_runs import REQUESTS, enrich
 from tests.support.warehouses import SECRET, Standin
 
@@ -91,13 +89,8 @@ def test_usage_equals_what_was_asked(place: Standin, tmp_path: Path, monkeypatch
         assert kept[run.run_id]["usage"]["vendor_until"] == found.until
         assert kept[run.run_id]["enriched"] == report.enriched
     assert used(place, run=second.run_id).runs[0].answers == REQUESTS - 12
-    command = [sys.executable, "-m", "sqlenrich", "usage", "--engine", place.engine, "--profile", "standin"]
-    shown, told = (
-        subprocess.run(
-            [*command, "--output", place.schema, *more], capture_output=True, text=True, env=os.environ, check=True
-        ).stdout
-        for more in ((), ("--json",))
-    )
+    command = ("usage", "--engine", place.engine, "--profile", "standin", "--output", place.schema)
+    shown, told = (call(*command, *more).out for more in ((), ("--json",)))
     assert [run["run_id"] for run in json.loads(told)["runs"]] == [one.run_id for one in (first, second, third)]
     assert [line.split()[0] for line in shown.splitlines()[:3]] == ["run", first.run_id, second.run_id]
     assert "cost unknown: no prices given (--prices)" in shown

@@ -202,7 +202,8 @@ class SparkBackend(Backend):
 
         A run that was frozen, on a folder that machines share, would write what another one has written since.
         """
-        self.journal.hold()
+        if hasattr(self, "journal"):
+            self.journal.hold()
 
     def append(self, plan: Plan, answers: Sequence[Answer], origin: Origin) -> None:
         """Store at least one answer in the journal: from here on it is never asked again."""
