@@ -292,10 +292,10 @@ class Client:
         while not self.stopped:
             until = runtime.monotonic() + self.policy.batch_s
             chunk: list[Request] = []
-            while len(chunk) < self.policy.batch_rows and runtime.monotonic() < until:
+            while True:  # at least once: this thread may have waited for a processor since
                 more = list(islice(requests, min(INSTANT_CHUNK, self.policy.batch_rows - len(chunk))))
                 chunk += more
-                if not more:
+                if not more or len(chunk) >= self.policy.batch_rows or runtime.monotonic() >= until:
                     break
             if self.budget is not None:
                 chunk = [request for request in chunk if self.budget.spend_call()]

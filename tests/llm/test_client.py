@@ -556,6 +556,12 @@ def test_instant_and_slow_mock_answers_are_the_same() -> None:
     assert all_of(0.0) == all_of(0.003)
 
 
+def test_an_instant_model_answers_all_however_late_its_thread_runs() -> None:
+    """The time of a batch may be over before its first request is read."""
+    with Client(MockModel(SCHEMA), concurrency=4, batch_s=1e-9) as client:
+        assert sum(map(len, client.stream(iter(requests(500))))) == 500
+
+
 def test_an_instant_model_asks_no_further_than_a_batch() -> None:
     read = 0
 
