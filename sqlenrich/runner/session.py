@@ -266,9 +266,8 @@ class Session:
     ) -> Report:
         """Write the results and the line of the ledger; give the report, or raise the failure that ended the verb."""
         advice = advice_of(self.backend, plan, self.enrichment, results.reasons) if publish else None
-        stored = (
-            rounds.progress.stored > 0 or cascade is not None
-        )  # a model of a cascade may have stored answers before
+        # The first model of a cascade may have stored answers before these rounds.
+        stored = rounds.progress.stored > 0 or cascade is not None
         served = served_in_run(self.backend, plan, self.run_id) if stored else ()
         wanted = self.pin_model
         pin = None if wanted is None else ModelPin(wanted, plan.model).problem(served_in_table(self.backend, plan))

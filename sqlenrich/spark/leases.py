@@ -81,10 +81,8 @@ class LeasedBudget(Budget):
             return True
         if self._wished is None or (self._wished > FREE and self.reserved == FREE):
             self._wished = self.reserved
-            given = {
-                "calls": self.left_calls,
-                "left": str(self.left),
-            }  # what lacks one of both has no use for the other
+            # A call is of no use without the money for it, nor money without a call: others may have the use.
+            given = {"calls": self.left_calls, "left": str(self.left)}
             self._send({"spend": {"cost": str(cost), "held": str(self.reserved), **given}})
             self.left_calls, self.left = 0, FREE
         return None
