@@ -345,6 +345,7 @@ class Desk:
         self.budget.leave(worker)
         self.width.leave(worker)
         self._share()
+        self._grant_caps()  # nobody gives back what it held
 
     def _handle(self, connection: _Connection, message: dict[str, Any]) -> None:
         for name, value in message.items():

@@ -58,6 +58,7 @@ def test_a_seed_that_failed_once_holds(seed: int) -> None:
         pytest.param(42, id="a worker that had used its calls was waited for to give them back"),
         pytest.param(170, id="a failure did not free the place in flight of a worker"),
         pytest.param(25, id="a worker without a place in flight held the last call"),
+        pytest.param(2218, id="a worker waited for what one that was lost might give back of a cap"),
         pytest.param(179, id="workers that lacked money held calls, and the run ended before its cap of calls"),
     ],
 )
