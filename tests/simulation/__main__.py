@@ -5,7 +5,7 @@ python -m tests.simulation --seed 17 [--without 0,3]                 replays one
 python -m tests.simulation --seed 17 --shrink                        finds the fewest faults with which it fails
 
 ``--of gateway`` lives those of a gateway and its callers in place of a run's, ``--of fleet`` those of a driver of Spark
-and its workers, ``--of rivals`` those of one command on several machines at once.
+and its workers, ``--of contention`` those of one command on several machines at once.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from functools import partial
 from multiprocessing import Pool
 from typing import Any
 
-from tests.simulation import fleet, gateway, lives, rivals, scenario
+from tests.simulation import contention, fleet, gateway, lives, scenario
 from tests.simulation.lives import BrokenError, counted_faults
 from tests.simulation.scenario import Scenario
 
@@ -33,7 +33,7 @@ SUBJECTS: dict[str, tuple[Callable[[int], Scenario], Callable[[Scenario], Any]]]
     "run": (scenario.drawn, lives.live),
     "gateway": (gateway.drawn, gateway.live),
     "fleet": (fleet.drawn, fleet.live),
-    "rivals": (rivals.drawn, rivals.live),
+    "contention": (contention.drawn, contention.live),
 }
 """What draws a scenario of each subject, and what lives it."""
 

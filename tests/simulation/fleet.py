@@ -26,8 +26,8 @@ from sqlenrich.spark.worker import Worker, WorkerError
 from tests.simulation.faults import FaultyLives, shortest_window, tear
 from tests.simulation.lives import CANARIES, MOST_LIVES, PAUSE_S, SECRET, BrokenError, lived
 from tests.simulation.network import ANSWER_COST, PORT, PROMPT, Network, answer_to
+from tests.simulation.processes import CURRENT, Process, ProcessWorld, Strand
 from tests.simulation.scenario import Fault, Scenario, drawn_run
-from tests.simulation.strands import CURRENT, Process, ProcessWorld, Strand
 from tests.simulation.world import Hung, Killed
 
 LONGEST_LIFE_S = 12 * 3600.0

@@ -25,7 +25,7 @@ from pathlib import Path
 ROOT = Path(__file__).parents[2]
 SEEDS = 4000
 """More than any run of them has the time for."""
-SUBJECTS = {"gateway/": "gateway", "spark/journal": "gateway", "spark/file_lease": "rivals", "spark/": "fleet"}
+SUBJECTS = {"gateway/": "gateway", "spark/journal": "gateway", "spark/file_lease": "contention", "spark/": "fleet"}
 """Whose lives run the code of a file that begins so; the first holds. Of others: a run's."""
 LONGEST_SEED_S = 60
 

@@ -19,7 +19,7 @@ from tests.simulation.mutants import MUTANTS
 from tests.simulation.scenario import drawn
 
 GROUPS = 4
-SEEDS = {"run": 9, "gateway": 4, "fleet": 24, "rivals": 60}
+SEEDS = {"run": 9, "gateway": 4, "fleet": 24, "contention": 60}
 """The seeds of each group."""
 pytestmark = pytest.mark.filterwarnings("ignore")  # killed processes leave coroutines that are never awaited
 

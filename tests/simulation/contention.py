@@ -9,7 +9,6 @@ import threading
 from collections import Counter, deque
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 from sqlenrich.core.errors import RunError
@@ -17,9 +16,10 @@ from sqlenrich.core.lease import LeaseLostError, LeasePolicy
 from sqlenrich.core.runtime import running_in
 from sqlenrich.spark.file_lease import FileHolder, FileLease
 from sqlenrich.spark.journal import Journal
+from tests.simulation.faults import FaultyLives
 from tests.simulation.lives import BrokenError, lived
+from tests.simulation.processes import Process, ProcessWorld
 from tests.simulation.scenario import Fault, Scenario, drawn_run
-from tests.simulation.strands import Process, ProcessWorld
 from tests.simulation.world import Hung
 
 POLICY = LeasePolicy(lasts_s=30.0, poll_s=1.0)
@@ -32,7 +32,7 @@ DISTURBED_S = POLICY.poll_s
 
 def drawn(seed: int) -> Scenario:
     """Return the scenario of a seed: ``servers`` runs of ``texts`` requests."""
-    draw = random.Random(f"rivals {seed}")
+    draw = random.Random(f"contention {seed}")
     faults = []
     for _ in range(draw.choice((0, 1, 2, 4))):
         kind = draw.choice(("kill", "freeze", "freeze", "gone"))
@@ -67,41 +67,41 @@ class VirtualLock:
 class SlowLease(FileLease):
     """A lease of whose file each look and each write takes a time."""
 
-    rival: Rival
+    contender: Contender
 
     def _read(self) -> FileHolder | None:
-        self.rival.touch()
+        self.contender.touch()
         found = super()._read()
-        self.rival.touch()
+        self.contender.touch()
         return found
 
     def _write(self) -> Path:
-        self.rival.touch()
+        self.contender.touch()
         made = super()._write()
-        self.rival.touch()
+        self.contender.touch()
         return made
 
 
 class SharedJournal(Journal):
     """The journal of one machine."""
 
-    def __init__(self, rival: Rival) -> None:
-        super().__init__(rival.lives.path, policy=POLICY)
+    def __init__(self, contender: Contender) -> None:
+        super().__init__(contender.lives.path, policy=POLICY)
         lease = SlowLease(self.path.with_name(f"{self.path.name}.lease"), POLICY)
-        lease.rival, lease._lock = rival, VirtualLock(rival.lives.world)  # type: ignore[assignment]
-        self._lease, self.rival = lease, rival
+        lease.contender, lease._lock = contender, VirtualLock(contender.lives.world)  # type: ignore[assignment]
+        self._lease, self.contender = lease, contender
 
     def __exit__(self, *error: object) -> None:
-        if self.rival.process.dead:
+        if self.contender.process.dead:
             os.close(self._file)  # the system does; its files stay
         else:
             super().__exit__(*error)
 
 
-class Rival:
+class Contender:
     """One of the runs, on a machine of its own."""
 
-    def __init__(self, lives: RivalLives, number: int) -> None:
+    def __init__(self, lives: ContentionLives, number: int) -> None:
         self.lives, self.number = lives, number
         self.process = Process(lives.world, f"machine {number}")
         self.frozen_until = self.gone_until = 0.0
@@ -181,39 +181,33 @@ class Rival:
 
 
 @dataclass
-class RivalLives:
+class ContentionLives(FaultyLives):
     """One seed: runs that begin at about the same time, and one after them."""
 
     scenario: Scenario
     folder: Path
     world: ProcessWorld = field(init=False)
-    faults: dict[tuple[str, int], Fault] = field(init=False)
     fault: Fault | None = None
-    asked: list[str] = field(default_factory=list)
     kept: set[str] = field(default_factory=set)
     """What a run that held the lease has stored."""
     table: set[str] = field(default_factory=set)
     exposed: Counter[str] = field(default_factory=Counter)
     in_flight: dict[int, str] = field(default_factory=dict)
-    rivals: list[Rival] = field(default_factory=list)
+    contenders: list[Contender] = field(default_factory=list)
     problems: list[str] = field(default_factory=list)
     lives: int = 0
 
     def __post_init__(self) -> None:
         scenario = self.scenario
-        self.world = ProcessWorld(scenario.seed)
-        self.world.on_moment = self.on_moment
-        self.faults = {(one.moment, one.number): one for one in scenario.faults}
+        self.begin_in(ProcessWorld(scenario.seed))
+        self.asked = self.network.delivered.asked
         self.draw = random.Random(f"folder {scenario.seed}")
         self.file_s = self.draw.choice(FILE_S)
         self.keys = [f"{number:064x}" for number in range(scenario.texts)]
         self.path = self.folder / "spark.journal"
-        self.network = SimpleNamespace(delivered=SimpleNamespace(asked=self.asked))
 
-    def on_moment(self, moment: str, number: int) -> None:
-        if (fault := self.faults.pop((moment, number), None)) is not None:
-            self.world.note(str(fault))
-            self.fault = fault
+    def happen(self, moment: str, fault: Fault) -> None:  # noqa: ARG002
+        self.fault = fault  # the machine at which it happens takes it
 
     def run(self) -> None:
         """Live. Raises BrokenError."""
@@ -223,16 +217,16 @@ class RivalLives:
         with running_in(self.world):
             for number, start in enumerate(starts):
                 self.begin(number + 1, start)
-            self.until_ended(self.rivals)
+            self.until_ended(self.contenders)
             self.faults.clear()
             self.begin(len(starts) + 1, 0.0)
-            self.until_ended(self.rivals[-1:])
+            self.until_ended(self.contenders[-1:])
             self.problems += self.world.bury()
-        if self.rivals[-1].end != "done":
-            self.problems.append(f"the last run ends: {self.rivals[-1].end}")
+        if self.contenders[-1].end != "done":
+            self.problems.append(f"the last run ends: {self.contenders[-1].end}")
         if self.table != set(self.keys):
             self.problems.append(f"{len(self.table)} of {len(self.keys)} are stored")
-        whole = not any(one.killed or one.gone_until for one in self.rivals)
+        whole = not any(one.killed or one.gone_until for one in self.contenders)
         if whole and (files := sorted(self.folder.iterdir())):
             self.problems.append(f"left behind: {', '.join(file.name for file in files)}")
         if self.problems:
@@ -240,61 +234,61 @@ class RivalLives:
 
     def begin(self, number: int, start: float) -> None:
         self.lives += 1
-        self.rivals.append(rival := Rival(self, number))
-        self.world.loop.call_later(start, lambda: setattr(rival, "strand", rival.process.begin(rival.run)))
+        self.contenders.append(contender := Contender(self, number))
+        self.world.loop.call_later(start, contender.process.begin, contender.run)
 
-    def until_ended(self, rivals: list[Rival]) -> None:
+    def until_ended(self, contenders: list[Contender]) -> None:
         """Wait until these have ended."""
 
         async def waiting() -> None:
-            while not all(one.process.dead or one.end for one in rivals) and self.world.seconds < LONGEST_S:
+            while not all(one.process.dead or one.end for one in contenders) and self.world.seconds < LONGEST_S:
                 await asyncio.sleep(0.5)
 
         try:
             self.world.loop.run_until_complete(waiting())
         except Hung as hung:
             raise BrokenError(f"hangs: {hung}") from None
-        if waits := [one.number for one in rivals if not (one.process.dead or one.end)]:
+        if waits := [one.number for one in contenders if not (one.process.dead or one.end)]:
             raise BrokenError(f"machines {waits} have not ended after {self.world.seconds:,.0f} s")
 
     # What must hold --------------------------------------------------------------------------------------------------
 
-    def begin_asking(self, rival: Rival) -> None:
+    def begin_asking(self, contender: Contender) -> None:
         """Check that nobody else has the answers who could know that."""
-        self.world.note(f"machine {rival.number} asks")
-        for other in self.rivals:
-            if other is not rival and other.asks:
-                if not other.disturbed and not rival.disturbed:
-                    self.problems.append(f"machines {other.number} and {rival.number} ask at once")
+        self.world.note(f"machine {contender.number} asks")
+        for other in self.contenders:
+            if other is not contender and other.asks:
+                if not other.disturbed and not contender.disturbed:
+                    self.problems.append(f"machines {other.number} and {contender.number} ask at once")
                 other.lost = True
                 if (key := self.in_flight.get(other.number)) is not None:
                     self.exposed[key] += 1
-        rival.asks = True
+        contender.asks = True
 
-    def on_ask(self, rival: Rival, key: str) -> None:
+    def on_ask(self, contender: Contender, key: str) -> None:
         """Check that a request is not stored, and that its run may send it."""
-        self.world.note(f"machine {rival.number} sends {int(key, 16)}")
+        self.world.note(f"machine {contender.number} sends {int(key, 16)}")
         self.asked.append(key)
-        self.in_flight[rival.number] = key
-        if rival.lost:
+        self.in_flight[contender.number] = key
+        if contender.lost:
             self.exposed[key] += 1
-            rival.asked_without += 1
-            if rival.asked_without > 1:
-                self.problems.append(f"machine {rival.number} asks on, although another one has the answers")
+            contender.asked_without += 1
+            if contender.asked_without > 1:
+                self.problems.append(f"machine {contender.number} asks on, although another one has the answers")
         elif key in self.kept:
-            self.problems.append(f"machine {rival.number} asks {int(key, 16)}, which is stored")
+            self.problems.append(f"machine {contender.number} asks {int(key, 16)}, which is stored")
         elif self.asked.count(key) > 1 + self.exposed[key]:
             self.problems.append(f"{int(key, 16)} is asked again, and nothing was in flight")
 
-    def left(self, rival: Rival) -> None:
+    def left(self, contender: Contender) -> None:
         """Note what a run leaves in flight."""
-        rival.asks = False
-        key = self.in_flight.pop(rival.number, None)
+        contender.asks = False
+        key = self.in_flight.pop(contender.number, None)
         if key is not None and key not in self.kept:
             self.exposed[key] += 1
 
 
-def live(scenario: Scenario) -> RivalLives:
+def live(scenario: Scenario) -> ContentionLives:
     """Run a scenario. Raises BrokenError."""
-    lives: RivalLives = lived(RivalLives, scenario)
+    lives: ContentionLives = lived(ContentionLives, scenario)
     return lives
