@@ -49,19 +49,21 @@ class Outcome:
     lives: int
     requests: int
     faults: Counter[str]
+    busy: float
+    """Seconds of the processor."""
 
 
 def outcome_of(subject: str, drawn: Scenario) -> Outcome:
     """Run a scenario and tell what came of it."""
-    problem = ""
+    problem, began = "", time.process_time()
     try:
         lived = SUBJECTS[subject][1](drawn)
     except BrokenError as broken:
         problem, lived = str(broken), broken.lives
     except Exception:
-        return Outcome(drawn.seed, traceback.format_exc(), 0.0, 0, 0, Counter())
-    asked = len(lived.network.delivered.asked)
-    return Outcome(drawn.seed, problem, lived.world.seconds, lived.lives, asked, counted_faults(lived))
+        return Outcome(drawn.seed, traceback.format_exc(), 0.0, 0, 0, Counter(), time.process_time() - began)
+    asked, busy = len(lived.network.delivered.asked), time.process_time() - began
+    return Outcome(drawn.seed, problem, lived.world.seconds, lived.lives, asked, counted_faults(lived), busy)
 
 
 def outcome_of_seed(subject: str, seed: int) -> Outcome:
@@ -100,7 +102,7 @@ def main() -> int:
     parser.add_argument("--without", default="")
     parser.add_argument("--shrink", action="store_true")
     parser.add_argument("--until-failed", action="store_true", help="end at the first seed that fails")
-    parser.add_argument("--most-seconds", type=float, default=float("inf"))
+    parser.add_argument("--most-seconds", type=float, default=float("inf"), help="of a processor, for all seeds")
     given = parser.parse_args()
     without = [int(place) for place in given.without.split(",") if place]
     with quiet():
@@ -117,7 +119,7 @@ def run_seeds(given: argparse.Namespace) -> int:
             if one.problem:
                 failed += 1
                 print(f"seed {one.seed}: {one.problem}\n  replay: {command_of(given.of, one.seed)}", flush=True)
-            if (failed and given.until_failed) or time.monotonic() - began > given.most_seconds:
+            if (failed and given.until_failed) or sum(one.busy for one in done) > given.most_seconds:
                 break
     faults = sum((one.faults for one in done), Counter[str]())
     days = sum(one.seconds for one in done) / 86_400
