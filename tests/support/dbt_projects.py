@@ -73,9 +73,12 @@ class DbtProject:
         with warnings.catch_warnings(), chdir(self.folder):
             warnings.simplefilter("ignore")  # dbt's own
             from dbt.cli.main import dbtRunner
+            from dbt_common.behavior_flags import BehaviorFlagRendered
             from dbt_common.tests import enable_test_caching
 
             enable_test_caching()  # dbt's own: each command with other variables parses the same macros again
+            # For each flag of a connection dbt reads the source of the whole call stack, to name itself in a warning.
+            BehaviorFlagRendered._default_source = staticmethod(str)
             done = dbtRunner().invoke([*arguments, *(() if WRITE in arguments else LEAN)])
         if (duckdb_adapter := sys.modules.get("dbt.adapters.duckdb.connections")) is not None:
             # An open database would serve the next project too, since its path is relative.

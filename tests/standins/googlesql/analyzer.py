@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import functools
 import itertools
+import re
+from collections import OrderedDict
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
@@ -34,6 +36,9 @@ _TREES = 256
 """Texts whose trees are kept: on its way through the stand-in a statement is parsed several times."""
 _ANALYSES = 256
 """Analyses that are kept: a job is analyzed before it runs and again when it does, and a run repeats statements."""
+_TEXT = re.compile(rb"'(?:[^'\\\n]|\\.)*'")
+_NUMBER = re.compile(rb"[0-9a-f]{4,}|[0-9]")
+"""What differs in the texts of statements that are one but for the run's name, its time and its hashes."""
 
 _BLOCKS = frozenset(
     {f"{name}Statement" for name in ("If", "While", "Repeat", "ForIn", "Case", "Raise")} | {"BeginEndBlock"}
@@ -70,7 +75,7 @@ class GoogleSQL:
         self.options = analyzer_options(self.engine, self._language)
         self._types: dict[str, Any] = {}
         self._trees = functools.lru_cache(maxsize=_TREES)(self._parsed)
-        self._found = functools.lru_cache(maxsize=_ANALYSES)(self._resolved)
+        self._found: OrderedDict[tuple[bytes, bytes, bool], Analyzed] = OrderedDict()
 
     def analyze(self, sql: str, tables: Tables, models: Models = (), signatures: bool = True) -> list[tuple[str, str]]:
         """The output columns (name, type) of one statement; GoogleSQLError where it is refused.
@@ -181,8 +186,14 @@ class GoogleSQL:
     def _resolve(
         self, text: bytes, catalog: Any, refuse: Callable[[str, int], GoogleSQLError] | None = None
     ) -> Analyzed:
+        of_form = _TEXT.sub(lambda found: _NUMBER.sub(b"0", found[0]), text)
+        key = of_form, catalog.SerializeToString(deterministic=True), refuse is not None
         try:
-            return self._found(text, catalog.SerializeToString(deterministic=True), refuse is not None)
+            found = self._found.pop(key, None) or self._resolved(text, *key[1:])
+            self._found[key] = found
+            if len(self._found) > _ANALYSES:
+                self._found.popitem(last=False)
+            return found
         except _MisuseError as error:
             raise (refuse(error.message, error.start) if refuse else error) from None
 

@@ -285,7 +285,9 @@ class Warehouse:
         if isinstance(tree, exp.Query):
             names = ("REF_ENTITY_NAME", "POLICY_KIND", "POLICY_NAME")
             set_ = dict.fromkeys(names, VARCHAR), [dict(zip(names, row, strict=True)) for row in self._policies]
-            database.tables = {**database.tables, HISTORY: self._history(), POLICIES: set_}
+            database.tables = {**database.tables, POLICIES: set_}
+            if any(table_name(table) == HISTORY for table in tree.find_all(exp.Table)):
+                database.tables[HISTORY] = self._history()  # of all statements, which become many
             if self.usage_granted:
                 database.tables[USAGE] = dict(_USED), list(self._usage)
             columns, rows = database.query(tree)
