@@ -34,6 +34,7 @@ from sqlenrich.store.duckdb.types import portable_type
 from tests.standins.grammar import check_sqlfluff, check_sqlglot
 from tests.support import clickhouse
 from tests.support.hostile import NAMES, TEXTS
+from tests.support.in_memory import in_memory
 
 TEMPLATES = tuple(templates())
 DIALECTS: Mapping[str, Any] = {
@@ -175,7 +176,7 @@ def columns_of(engine: str, sql: str, tables: Mapping[str, Mapping[str, Type]]) 
             clickhouse.fill(clickhouse.quoted(table), columns, [])
         return dict(clickhouse.columns_of(sql))
     if words.dialect == "duckdb":
-        with duckdb.connect() as db:
+        with in_memory() as db:
             for macro in stand_ins(words.facts["call"].value, sql):
                 db.execute(macro)
             for table, columns in typed.items():
@@ -382,7 +383,7 @@ def value_of(engine: str, sql: str) -> object:
     elif engine == "clickhouse":
         ((value,),) = clickhouse.rows(f"SELECT {sql}")
     elif DIALECT[engine] == "duckdb":
-        with duckdb.connect() as db:
+        with in_memory() as db:
             ((value,),) = db.execute(f"SELECT {sql}").fetchall()
     else:
         from tests.standins.spark import rows

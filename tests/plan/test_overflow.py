@@ -8,7 +8,6 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-import duckdb
 import pyarrow as pa
 import pytest
 
@@ -26,6 +25,7 @@ from sqlenrich.spec.loader import loads
 from tests.prompt.test_conformance import Outcome, each_expression, each_script, run_script, select
 from tests.support import runs
 from tests.support.hostile import HOSTILE
+from tests.support.in_memory import in_memory
 
 OUTPUT = "output: {type: object, properties: {n: {type: integer}}, required: [n]}\n"
 SCHEMA = loads(f"---\n{OUTPUT}---\n{{{{ a }}}}", name="x").schema
@@ -187,7 +187,7 @@ def test_random_texts() -> None:
         body = "".join(chance.choice(letters) for _ in range(chance.randrange(120)))
         rows.append((number, chance.choice([None, "T", "title " * 3, "題" * 9]), body))
     data = pa.table(dict(zip(COLUMNS, map(list, zip(*rows, strict=True)), strict=True)))
-    with duckdb.connect() as db:
+    with in_memory() as db:
         db.register("source", data)
         for template in TEMPLATES.values():
             e = enrichment(template, chance.randrange(4, 30), "body")

@@ -22,6 +22,7 @@ from sqlenrich.plan.relations import Relations
 from sqlenrich.plan.scores_query import scores_query
 from sqlenrich.spec.classifier import Classifier, ColumnFilter
 from sqlenrich.spec.weights import Weights, grams_of, mark_of, read_weights
+from tests.support.in_memory import in_memory
 
 Table = tuple[Mapping[str, Type], Sequence[Sequence[Any]]]
 SCRIPTS = {
@@ -69,10 +70,9 @@ def hash_of(text: str) -> str:
 
 @contextmanager
 def _duckdb() -> Iterator[Any]:
-    import duckdb
     import pyarrow as pa
 
-    with duckdb.connect() as connection:
+    with in_memory() as connection:
 
         def run(sql: str, tables: Mapping[str, Table]) -> Any:
             for name, (columns, rows) in tables.items():

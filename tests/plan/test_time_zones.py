@@ -11,7 +11,6 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-import duckdb
 import pytest
 
 import sqlenrich as se
@@ -19,6 +18,7 @@ from sqlenrich.core.types import BIGINT, INSTANT, STRING, TIMESTAMP, Array, Stru
 from sqlenrich.plan.request import request_hash
 from sqlenrich.spec.loader import loads
 from tests.prompt.test_conformance import each_script
+from tests.support.in_memory import in_memory
 
 PROMPT = """---
 source: source
@@ -80,7 +80,7 @@ def prompts(engine: str, sql: str, session: str) -> dict[str, tuple[str, str]]:
 
 
 def in_duckdb(sql: str, session: str) -> list[Any]:
-    with duckdb.connect() as db:
+    with in_memory() as db:
         db.execute(f"SET TimeZone = '{session}'")
         made = ", ".join(
             f"({key}, TIMESTAMPTZ '{at}', TIMESTAMP '{local}', '{text}', [TIMESTAMPTZ '{at}'], "

@@ -31,6 +31,7 @@ from sqlenrich.spec.loader import loads, templates
 from tests.standins import snowflake
 from tests.support import clickhouse
 from tests.support.hostile import HOSTILE, TEXTS
+from tests.support.in_memory import in_memory
 
 ENGINES = [
     "duckdb",
@@ -101,7 +102,7 @@ def fill_spark(table: str, columns: Columns, rows: Sequence[Row]) -> None:
 def select(engine: str, sql: str, columns: Columns, rows: Sequence[Row]) -> list[Row]:
     """Run a query over one table, ``source``."""
     if engine == "duckdb":
-        with duckdb.connect() as db:
+        with in_memory() as db:
             fill_duckdb(db, "source", columns, rows)
             return db.execute(sql).fetchall()
     if engine == "bigquery":
@@ -163,7 +164,7 @@ def _run_duckdb(
     plan: se.Plan, enrichment: se.Enrichment, columns: Columns, rows: Sequence[Row], reply: Reply, times: int
 ) -> Iterator[Tables]:
     call = plan.step("responses")
-    with duckdb.connect() as db:
+    with in_memory() as db:
         fill_duckdb(db, "source", columns, rows)
         for run in range(times):
             for step in plan.steps:
@@ -1121,7 +1122,7 @@ def checked(engine: str, plan: se.Plan, prompts: Sequence[Row], responses: Seque
                 clickhouse.fill(plan.step(name).relation, typed(engine, columns[name]), rows)
             return clickhouse.rows(sql)
     if engine == "duckdb":
-        with duckdb.connect() as db:
+        with in_memory() as db:
             for name, rows in tables.items():
                 fill_duckdb(db, plan.step(name).relation, columns[name], rows)
             return db.execute(sql).fetchall()

@@ -24,6 +24,7 @@ from sqlenrich.runner.profiles import utc
 from sqlenrich.spec.quality import DriftSettings
 from tests.quality.drift_reference import Run, paulson, random_runs, score, windows_of
 from tests.support.endpoint import ScriptedEndpoint
+from tests.support.in_memory import in_memory
 from tests.support.runs import call, rows, write_csv, write_prompt
 
 BEGUN = datetime(2026, 1, 1)
@@ -54,7 +55,7 @@ def filled(engine: str, lines: Sequence[tuple[Any, ...]], sql: str) -> list[tupl
 
         return list(googlesql().evaluate(sql, {"t_profiles": (kinds, list(lines))}))
     if engine == "duckdb":
-        with duckdb.connect() as db:
+        with in_memory() as db:
             db.execute(f"CREATE TABLE t_profiles ({', '.join(f'{name} {kind}' for name, kind in kinds.items())})")
             given = pa.table(dict(zip(PROFILES, zip(*lines, strict=True), strict=True)))  # noqa: F841
             db.execute("INSERT INTO t_profiles SELECT * FROM given")
@@ -207,7 +208,7 @@ def test_the_selects_compile_on_every_engine(engine: str) -> None:
 
             googlesql().analyze(sql, typed, [])
         elif engine == "duckdb":
-            with duckdb.connect() as db:
+            with in_memory() as db:
                 for table, columns in typed.items():
                     db.execute(f"CREATE TABLE {table} ({', '.join(f'{n} {kind}' for n, kind in columns.items())})")
                 db.execute(sql)

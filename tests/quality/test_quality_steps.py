@@ -9,7 +9,6 @@ from datetime import datetime, timedelta
 from hashlib import sha256
 from typing import Any
 
-import duckdb
 import pytest
 
 import sqlenrich as se
@@ -21,6 +20,7 @@ from sqlenrich.plan.plan import RESPONSES
 from sqlenrich.plan.profiles import PROFILES
 from sqlenrich.plan.sample import sample
 from sqlenrich.spec.settings import Config
+from tests.support.in_memory import in_memory
 
 HEADER = """---
 source: raw_rows
@@ -119,7 +119,7 @@ def found(engine: str, plan: se.Plan, tables: Tables, queries: Sequence[str]) ->
         }
         return [snowflake.rows(sql, quoted) for sql in queries]
     if engine == "duckdb":
-        with duckdb.connect() as db:
+        with in_memory() as db:
             for name, (columns, rows) in typed.items():
                 listed = ", ".join(f'"{column}" {kind}' for column, kind in columns.items())
                 db.execute(f"CREATE TABLE {name} ({listed})")

@@ -10,7 +10,6 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from typing import Any
 
-import duckdb
 import pyarrow as pa
 import pytest
 import sqlglot
@@ -25,6 +24,7 @@ from sqlenrich.engines import get_engine
 from tests.prompt.test_conformance import select
 from tests.standins.grammar import check_sqlfluff
 from tests.support.hostile import TEXTS
+from tests.support.in_memory import in_memory
 
 COUNT = 4_000
 ALL = ("duckdb", "snowflake", "bigquery", "spark", "databricks")
@@ -69,7 +69,7 @@ def batches(values: Sequence[str], size: int) -> Iterator[Sequence[str]]:
 
 def query(engine: str, sql: str) -> list[tuple[Any, ...]]:
     if engine == "duckdb":
-        with duckdb.connect() as db:
+        with in_memory() as db:
             return db.execute(sql).fetchall()
     if engine == "bigquery":
         from tests.standins.googlesql import googlesql
@@ -149,7 +149,7 @@ def test_row_values_are_only_values(engine: str) -> None:
     sql = f"SELECT {se.prompt_sql(AROUND, engine, {'a': 'string'})} FROM source"
     if engine == "duckdb":
         source = pa.table({"a": list(hostile())})
-        with duckdb.connect() as db:
+        with in_memory() as db:
             db.register("source", source)
             given = db.execute(sql).fetchall()
     else:

@@ -10,7 +10,6 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-import duckdb
 import pytest
 
 import sqlenrich as se
@@ -27,6 +26,7 @@ from sqlenrich.spec.settings import Config, ModelAlias
 from tests.prompt.test_conformance import Row, columns_of_snowflake, fill_duckdb, fill_spark, of_variant, typed
 from tests.standins.grammar import check_sqlfluff, check_sqlglot
 from tests.support.hostile import HOSTILE
+from tests.support.in_memory import in_memory
 from tests.support.runs import call
 
 MARKS = {"bigquery": pytest.mark.zetasql, "spark": pytest.mark.spark, "databricks": pytest.mark.spark}
@@ -86,7 +86,7 @@ def selected(
     sql = str(call.step.pending_sql)
     tables: dict[str, Table] = {"again_checked": (columns, rows), **more}
     if engine == "duckdb":
-        with duckdb.connect() as db:
+        with in_memory() as db:
             for name, table in tables.items():
                 fill_duckdb(db, name, *table)
             return db.execute(sql).fetchall()
@@ -194,7 +194,7 @@ def test_accepted_rows_of_a_condition_are_asked_once_of_a_model(engine: str) -> 
 def _meets(where: str, answer: Mapping[str, Any]) -> bool:
     """Tell whether the row of an answer meets a condition, by DuckDB's reading of it."""
     row = {"id": "a", "_model": "small", "_request_hash": "h", **answer}
-    with duckdb.connect() as db:
+    with in_memory() as db:
         values = ", ".join(f'? AS "{name}"' for name in row)
         return bool(db.execute(f"SELECT {where} FROM (SELECT {values})", list(row.values())).fetchall()[0][0])
 

@@ -7,7 +7,6 @@ import re
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-import duckdb
 import pytest
 
 import sqlenrich as se
@@ -17,6 +16,7 @@ from sqlenrich.core.types import STRING
 from sqlenrich.engines import get_engine
 from sqlenrich.engines.shared.case_mapping import NEW_CASE, plain
 from tests.prompt.test_conformance import select
+from tests.support.in_memory import in_memory
 
 ENGINES = [
     "duckdb",
@@ -58,7 +58,7 @@ def code_points(blocks: Sequence[int]) -> list[int]:
 
 def query(engine: str, sql: str) -> list[tuple[Any, ...]]:
     if engine == "duckdb":
-        with duckdb.connect() as db:
+        with in_memory() as db:
             return db.execute(sql).fetchall()
     if engine == "bigquery":
         from tests.standins.googlesql import googlesql

@@ -119,6 +119,7 @@ def spark_session() -> SparkSession:
         "spark.sql.session.timeZone": "UTC",
         "spark.sql.shuffle.partitions": "2",
         "spark.sql.catalog.mem": "sqlenrich.standins.MemCatalog",
+        "spark.hadoop.fs.file.impl": "sqlenrich.standins.LocalFiles",
         "spark.log.level": "FATAL",
     }
     builder = SparkSession.builder.master("local[2]").appName("sqlenrich-tests")

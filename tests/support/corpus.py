@@ -29,6 +29,7 @@ import sqlenrich as se
 from sqlenrich.core.names import identifier
 from sqlenrich.core.types import BIGINT, Array, Struct, Type, parse_type
 from sqlenrich.engines import ENGINES, get_engine
+from tests.support.in_memory import in_memory
 
 CORPORA = Path(os.environ.get("SQLENRICH_CORPORA", Path(__file__).parents[3] / "shared" / "corpora"))
 FILE = CORPORA / "promptsource.jsonl"
@@ -108,9 +109,8 @@ def _texts(found: Iterable[Sequence[Any]]) -> list[str | None]:
 
 @contextmanager
 def _duckdb() -> Iterator[Run]:
-    import duckdb
 
-    with duckdb.connect() as connection:
+    with in_memory() as connection:
 
         def run(sql: str, types: Mapping[str, Type], rows: Rows) -> list[str | None]:
             names = {name: identifier(get_engine("duckdb"), name).sql("duckdb") for name in (PLACE, *types)}

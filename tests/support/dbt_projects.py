@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from io import StringIO
 from pathlib import Path
 from typing import Any
+from unittest.mock import patch
 
 import duckdb
 
@@ -78,8 +79,8 @@ class DbtProject:
 
             enable_test_caching()  # dbt's own: each command with other variables parses the same macros again
             # For each flag of a connection dbt reads the source of the whole call stack, to name itself in a warning.
-            BehaviorFlagRendered._default_source = staticmethod(str)
-            done = dbtRunner().invoke([*arguments, *(() if WRITE in arguments else LEAN)])
+            with patch.object(BehaviorFlagRendered, "_default_source", str):
+                done = dbtRunner().invoke([*arguments, *(() if WRITE in arguments else LEAN)])
         if (duckdb_adapter := sys.modules.get("dbt.adapters.duckdb.connections")) is not None:
             # An open database would serve the next project too, since its path is relative.
             duckdb_adapter.DuckDBConnectionManager.close_all_connections()

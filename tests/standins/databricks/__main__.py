@@ -129,10 +129,10 @@ class Handler(BaseHTTPRequestHandler):
             self.server.service.once.set(json.loads(body)["kinds"])
             self._send(200, {})
         elif path == "/clear":
+            self.server.set({})  # a statement that is cancelled still waits for the calls that are held
+            self.server.service.once.set(())
             self.server.service.statements.end_all()
             self.server.model.log.clear()
-            self.server.service.once.set(())
-            self.server.set({})
             self._send(200, {})
         elif path == "/settings":
             self.server.set(json.loads(body))
