@@ -39,22 +39,24 @@ def _marks(texts: Sequence[str]) -> Iterator[str]:
             yield mark
 
 
-def print_sql(engine: Engine, statement: Sql, *, pretty: bool = True) -> str:
-    """Print nodes in the dialect they were built for.
+def print_sql(engine: Engine, statement: Sql, *, pretty: bool = True, copy: bool = True) -> str:
+    """Print nodes in the dialect they were built for. Without a ``copy`` they are changed and can't be used again.
 
     What sqlglot prints is corrected in three places. Spark substitutes ``${...}`` in literals before it parses, but not
     ``$\\{`` (4.3). Spark reads ``\\0``, which sqlglot prints for NUL, and digits after it as another character.
     sqlglot's placeholder for line breaks must not occur in a text or a name.
     """
-    statement = exp.Paren(this=inlined(statement.copy()))  # a node that replaces the root would be lost
-    marks = _marks([node.name for node in statement.find_all(exp.Literal, exp.Identifier, exp.Var)])
+    # What replaces the root would be lost.
+    statement = exp.Paren(this=inlined(statement.copy() if copy else statement))
+    words = list(statement.find_all(exp.Literal, exp.Identifier, exp.Var))
+    marks = _marks([node.name for node in words])
     line_break, dollar_brace, nul = next(marks), next(marks), next(marks)
     if engine.dialect in ("spark", "databricks"):
-        for node in statement.find_all(exp.Literal):
+        for node in words:
             if node.is_string and ("${" in node.this or "\0" in node.this):
                 node.set("this", node.this.replace("${", dollar_brace).replace("\0", nul))
     if engine.dialect == "duckdb":
-        for node in statement.find_all(exp.Literal):
+        for node in words:
             if node.is_string and _CONTROL.search(node.this):
                 node.replace(exp.var(_escape_string(node.this)))
     dialect = sqlglot.Dialect.get_or_raise(engine.dialect)

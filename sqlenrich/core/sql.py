@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 from datetime import UTC, datetime
+from functools import lru_cache
 from typing import TypeAlias
 
 import sqlglot.generator
@@ -142,9 +143,19 @@ def record_separator() -> Sql:
     return func("CHR", literal(ord(SEPARATOR)))
 
 
+def data_type(written: str, dialect: str | None = None) -> exp.DataType:
+    """Return a new node of a type, as it is written in a dialect. Without one it may be any name."""
+    return _data_type(written, dialect).copy()
+
+
+@lru_cache(maxsize=1024)
+def _data_type(written: str, dialect: str | None) -> exp.DataType:
+    return exp.DataType.build(written, dialect=dialect, udt=dialect is None)
+
+
 def cast(value: Sql, to: str | exp.DataType, *, safe: bool = False) -> Sql:
     """Return a cast to a type of the engine; ``safe`` gives NULL for a value that can't be cast."""
-    kind = exp.DataType.build(to, udt=True) if isinstance(to, str) else to
+    kind = data_type(to) if isinstance(to, str) else to
     return (exp.TryCast if safe else exp.Cast)(this=value, to=kind)
 
 

@@ -136,11 +136,11 @@ class Relations:
 
     def sql(self, query: Sql) -> str:
         """Print a query with the tables of this map."""
-        return print_sql(self.engine, self.bound(query))
+        return print_sql(self.engine, self.bound(query), copy=False)
 
     def line(self, query: Sql) -> str:
         """Print on one line a statement that nobody reads: it takes half the time."""
-        return print_sql(self.engine, self.bound(query), pretty=False)
+        return print_sql(self.engine, self.bound(query), pretty=False, copy=False)
 
     def renamed(self, names: Mapping[str, str]) -> Relations:
         """Return the same map with other tables for some roles. Raises ConfigError for an invalid name."""

@@ -10,7 +10,7 @@ from sqlglot import exp
 from sqlenrich.core.engine import Engine, Scripting
 from sqlenrich.core.errors import UnsupportedError
 from sqlenrich.core.printer import print_sql
-from sqlenrich.core.sql import Sql, case, concat, func, literal
+from sqlenrich.core.sql import Sql, case, concat, data_type, func, literal
 from sqlenrich.engines import get_engine
 from sqlenrich.plan.checked_step import UNREAD_SHOWN, UNREADABLE
 from sqlenrich.plan.plan import Plan, Step
@@ -152,7 +152,7 @@ def first_reading(plan: Plan) -> Step:
 def parts(scripting: Scripting) -> exp.Select:
     """The number of parts of the pending requests, each of about so many as a statement may ask."""
     size = exp.Div(this=exp.Count(this=exp.Star()), expression=literal(scripting.most_requests))
-    whole = exp.Cast(this=func("CEIL", size), to=exp.DataType.build("BIGINT"))
+    whole = exp.Cast(this=func("CEIL", size), to=data_type("BIGINT"))
     return exp.select(whole).from_(symbol("pending"))
 
 

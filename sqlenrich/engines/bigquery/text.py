@@ -7,7 +7,7 @@ from itertools import count
 
 from sqlglot import exp
 
-from sqlenrich.core.sql import Build, Sql, all_of, any_of, case, concat, double, func, literal, named_func
+from sqlenrich.core.sql import Build, Sql, all_of, any_of, case, concat, data_type, double, func, literal, named_func
 from sqlenrich.core.text_functions import BLANK, LAST_WORD, TRAILING_ZEROS, Body, TextFunctions
 from sqlenrich.core.types import INSTANT, Array, Coerced, Decimal, Scalar, Struct, Type
 from sqlenrich.engines.shared import case_mapping as casing
@@ -49,21 +49,21 @@ def type_text(value: Type) -> str:
 
 def sql_type(value: Type) -> exp.DataType:
     """Return BigQuery's type of a portable type."""
-    return exp.DataType.build(type_text(value), dialect="bigquery")
+    return data_type(type_text(value), "bigquery")
 
 
 def safe_cast(value: Sql, to: str) -> Sql:
     """Return SAFE_CAST."""
-    return exp.TryCast(this=value, to=exp.DataType.build(to, dialect="bigquery"))
+    return exp.TryCast(this=value, to=data_type(to, "bigquery"))
 
 
 def text_of(value: Sql) -> Sql:
     """Return a value cast to text."""
-    return exp.Cast(this=value, to=exp.DataType.build("STRING", dialect="bigquery"))
+    return exp.Cast(this=value, to=data_type("STRING", "bigquery"))
 
 
 def _double(value: Sql) -> Sql:
-    return exp.Cast(this=value, to=exp.DataType.build("FLOAT64", dialect="bigquery"))
+    return exp.Cast(this=value, to=data_type("FLOAT64", "bigquery"))
 
 
 def _with_sign(value: Sql, text: Sql) -> Sql:
@@ -105,8 +105,8 @@ def _local_time(value: Sql, zone: Sql) -> Sql:
     """
     written = func("NULLIF", func("TO_JSON_STRING", value), literal("null"))
     text = func("TRIM", written, literal('"'))
-    instant = exp.Cast(this=text, to=exp.DataType.build("TIMESTAMP", dialect="bigquery"))
-    local = exp.Cast(this=text.copy(), to=exp.DataType.build("DATETIME", dialect="bigquery"))
+    instant = exp.Cast(this=text, to=data_type("TIMESTAMP", "bigquery"))
+    local = exp.Cast(this=text.copy(), to=data_type("DATETIME", "bigquery"))
     return case((func("ENDS_WITH", text.copy(), literal("Z")), _at_zone(instant, zone)), default=local)
 
 
@@ -242,7 +242,7 @@ def _sort(array: Sql, item: str, key: Body, _kind: Type, descending: bool) -> Sq
 def _sum(array: Sql) -> Sql:
     """SUM of INT64 fails the query beyond 64 bits: sum as BIGNUMERIC."""
     item, at = _unused()
-    wide = exp.Cast(this=exp.column(item), to=exp.DataType.build("BIGNUMERIC", dialect="bigquery"))
+    wide = exp.Cast(this=exp.column(item), to=data_type("BIGNUMERIC", "bigquery"))
     query = exp.select(func("SUM", wide), copy=False).from_(_rows(array, item, at), copy=False)
     return safe_cast(func("COALESCE", query.subquery(copy=False), literal(0)), "INT64")
 
@@ -304,10 +304,8 @@ TEXT = TextFunctions(
     local_time=_local_time,
     no_timestamps=_no_timestamps,
     time_of_text=_TIMES.read,
-    constant_time=lambda written: exp.Cast(
-        this=literal(written), to=exp.DataType.build("DATETIME", dialect="bigquery")
-    ),
-    date_of_time=lambda value: exp.Cast(this=value, to=exp.DataType.build("DATE", dialect="bigquery")),
+    constant_time=lambda written: exp.Cast(this=literal(written), to=data_type("DATETIME", "bigquery")),
+    date_of_time=lambda value: exp.Cast(this=value, to=data_type("DATE", "bigquery")),
     year=_extract("YEAR"),
     month=_extract("MONTH"),
     day=_extract("DAY"),

@@ -15,6 +15,7 @@ from sqlenrich.core.sql import (
     case,
     cast,
     concat,
+    data_type,
     func,
     lambda_,
     literal,
@@ -45,9 +46,9 @@ def sql_type(value: Type) -> exp.DataType:
         case Coerced(kind):
             return sql_type(kind)
         case Scalar(name):
-            return exp.DataType.build(_TYPES[name], dialect="duckdb")
+            return data_type(_TYPES[name], "duckdb")
         case Decimal(precision, scale):
-            return exp.DataType.build(f"DECIMAL({precision}, {scale})", dialect="duckdb")
+            return data_type(f"DECIMAL({precision}, {scale})", "duckdb")
         case Array(item):
             return exp.DataType(this=exp.DataType.Type.ARRAY, expressions=[sql_type(item)], nested=True)
         case Struct(fields):

@@ -7,7 +7,7 @@ from sqlglot import exp
 from sqlenrich.core.embedding import Embedding
 from sqlenrich.core.engine import CallResult, EmbeddingFunction, ModelCall, Reading, VendorFact
 from sqlenrich.core.errors import UnsupportedError
-from sqlenrich.core.sql import Sql, func, literal
+from sqlenrich.core.sql import Sql, data_type, func, literal
 from sqlenrich.engines.shared.model_call import check_length, request_text
 from sqlenrich.engines.shared.reading import AnswerFacts, reading
 from sqlenrich.engines.snowflake.call import DOCS, STORED, grants
@@ -52,7 +52,7 @@ def embed(pending: Sql, request: ModelCall) -> CallResult:
         raise UnsupportedError("snowflake", f"the parameter {names} of AI_EMBED, which has none", "leave it out")
     check_length("snowflake", request, LENGTHS.value.get(request.model.lower()))
     vector = func("AI_EMBED", literal(request.model), request_text(request, TEXT))
-    array = exp.Cast(this=vector, to=exp.DataType.build("ARRAY", dialect="snowflake"))
+    array = exp.Cast(this=vector, to=data_type("ARRAY", "snowflake"))
     # A VARIANT can't hold a VECTOR. NULL is kept: it tells that the row was asked and failed.
     return CallResult(pending, func("TO_JSON", func("OBJECT_CONSTRUCT_KEEP_NULL", literal("value"), array)))
 

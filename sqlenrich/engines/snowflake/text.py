@@ -14,6 +14,7 @@ from sqlenrich.core.sql import (
     case,
     cast,
     concat,
+    data_type,
     double,
     func,
     lambda_,
@@ -47,13 +48,13 @@ def sql_type(value: Type) -> exp.DataType:
             # sqlglot prints TIMESTAMPNTZ, which other tools do not parse.
             return exp.DataType(this=exp.DataType.Type.USERDEFINED, kind="TIMESTAMP_NTZ")
         case Scalar(name):
-            return exp.DataType.build(_TYPES[name], dialect="snowflake")
+            return data_type(_TYPES[name], "snowflake")
         case Decimal(precision, scale):
-            return exp.DataType.build(f"DECIMAL({precision}, {scale})", dialect="snowflake")
+            return data_type(f"DECIMAL({precision}, {scale})", "snowflake")
         case Array():
-            return exp.DataType.build("ARRAY", dialect="snowflake")
+            return data_type("ARRAY", "snowflake")
         case Struct():
-            return exp.DataType.build("OBJECT", dialect="snowflake")
+            return data_type("OBJECT", "snowflake")
 
 
 def exploded(select: exp.Select, array: Sql, name: exp.Identifier) -> exp.Select:
@@ -100,7 +101,7 @@ def _nearest(value: Sql) -> Sql:
 
 
 def _fixed(value: Sql, digits: int) -> Sql:
-    text = cast(exp.Cast(this=value, to=exp.DataType.build(f"DECIMAL(38, {digits})")), sql_type(Scalar("string")))
+    text = cast(exp.Cast(this=value, to=data_type(f"DECIMAL(38, {digits})")), sql_type(Scalar("string")))
     negative_zero = all_of(
         exp.EQ(this=value.copy(), expression=double(0.0)),
         exp.EQ(this=cast(value.copy(), sql_type(Scalar("string"))), expression=literal("-0")),

@@ -15,6 +15,7 @@ from sqlenrich.core.sql import (
     case,
     cast,
     concat,
+    data_type,
     double,
     func,
     is_blank,
@@ -234,8 +235,8 @@ def _has_other_names(value: Sql, names: tuple[str, ...]) -> Sql:
 
 def _number_text(value: Sql) -> Sql:
     """Print as a double: in a VARIANT 1.10 and 1.1 are decimals of different scales."""
-    whole = case((_kind(value, "integer"), exp.Cast(this=_bigint(value.copy()), to=exp.DataType.build("TEXT"))))
-    return func("COALESCE", whole, exp.Cast(this=_number(value.copy()), to=exp.DataType.build("TEXT")))
+    whole = case((_kind(value, "integer"), exp.Cast(this=_bigint(value.copy()), to=data_type("TEXT"))))
+    return func("COALESCE", whole, exp.Cast(this=_number(value.copy()), to=data_type("TEXT")))
 
 
 def _is_multiple(value: Sql, step: int | float) -> Sql:

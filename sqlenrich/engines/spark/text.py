@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from sqlglot import exp
 
-from sqlenrich.core.sql import Build, Sql, any_of, case, func, lambda_, literal, named_func, wrapped
+from sqlenrich.core.sql import Build, Sql, any_of, case, data_type, func, lambda_, literal, named_func, wrapped
 from sqlenrich.core.text_functions import BLANK, LAST_WORD, TRAILING_ZEROS, Body, TextFunctions
 from sqlenrich.core.types import INSTANT, Array, Coerced, Decimal, Scalar, Struct, Type
 from sqlenrich.engines.shared import case_mapping as casing
@@ -42,7 +42,7 @@ def type_text(value: Type) -> str:
 
 def sql_type(value: Type) -> exp.DataType:
     """Return Spark's type of a portable type."""
-    return exp.DataType.build(type_text(value), dialect="spark")
+    return data_type(type_text(value), "spark")
 
 
 def _quoted(name: str) -> str:
@@ -59,7 +59,7 @@ def _trimming(position: str) -> Build:
 
 
 def _cast(value: Sql, to: str) -> Sql:
-    return exp.Cast(this=value, to=exp.DataType.build(to, dialect="spark"))
+    return exp.Cast(this=value, to=data_type(to, "spark"))
 
 
 def _text_double(value: Sql, digits: int) -> Sql:
@@ -155,12 +155,12 @@ def _int(value: Sql) -> Sql:
     """Array functions take INT. A cast of a number beyond INT fails the query; no array is that long."""
     if isinstance(value, exp.Literal):
         return value
-    return exp.Cast(this=value, to=exp.DataType.build("INT", dialect="spark"))
+    return exp.Cast(this=value, to=data_type("INT", "spark"))
 
 
 def _sequence(count: Sql) -> Sql:
     """SEQUENCE(0, -1) counts down: give an empty array instead."""
-    empty = exp.Cast(this=func("ARRAY"), to=exp.DataType.build("ARRAY<BIGINT>", dialect="spark"))
+    empty = exp.Cast(this=func("ARRAY"), to=data_type("ARRAY<BIGINT>", "spark"))
     last = exp.Sub(this=exp.paren(count.copy(), copy=False), expression=literal(1))
     return case(
         (exp.GT(this=count, expression=literal(0)), func("SEQUENCE", _bigint(literal(0)), _bigint(last))), default=empty
@@ -168,7 +168,7 @@ def _sequence(count: Sql) -> Sql:
 
 
 def _bigint(value: Sql) -> Sql:
-    return exp.Cast(this=value, to=exp.DataType.build("BIGINT", dialect="spark"))
+    return exp.Cast(this=value, to=data_type("BIGINT", "spark"))
 
 
 def _found(position: Sql) -> Sql:
@@ -221,8 +221,8 @@ TEXT = TextFunctions(
     contains=_contains,
     startswith=named_func("STARTSWITH"),
     endswith=named_func("ENDSWITH"),
-    text_bigint=lambda value: exp.Cast(this=value, to=exp.DataType.build("STRING", dialect="spark")),
-    text_date=lambda value: exp.Cast(this=value, to=exp.DataType.build("STRING", dialect="spark")),
+    text_bigint=lambda value: exp.Cast(this=value, to=data_type("STRING", "spark")),
+    text_date=lambda value: exp.Cast(this=value, to=data_type("STRING", "spark")),
     try_add=named_func("TRY_ADD"),
     try_subtract=named_func("TRY_SUBTRACT"),
     try_multiply=named_func("TRY_MULTIPLY"),

@@ -9,7 +9,7 @@ from typing import Any
 from sqlglot import exp
 
 from sqlenrich.core.json_functions import JsonFunctions
-from sqlenrich.core.sql import Sql, all_of, any_of, case, cast, concat, func, literal, negated
+from sqlenrich.core.sql import Sql, all_of, any_of, case, cast, concat, data_type, func, literal, negated
 from sqlenrich.schema.checks.ir import (
     BIGINT_LIMIT,
     All,
@@ -310,7 +310,7 @@ def _canonical(p: _Printer, value: Sql, depth: int, levels: int) -> Sql:
 
 def _measured(p: _Printer, text: Sql) -> Sql:
     """Return the SQL of a text after its length, so that no text reads as two."""
-    return concat(cast(p.json.length(text), exp.DataType.build("TEXT")), literal(":"), text.copy())
+    return concat(cast(p.json.length(text), data_type("TEXT")), literal(":"), text.copy())
 
 
 def _bracketed(text: Sql, left: str, right: str) -> Sql:

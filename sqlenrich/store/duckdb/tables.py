@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, lru_cache
 from pathlib import Path
 from typing import Any
 
@@ -88,19 +88,28 @@ class DuckDBTables:
 
     def append(self, table: str, columns: Mapping[str, Type], rows: Sequence[Sequence[object]]) -> None:
         """Append rows to a table, which is made where it is missing."""
-        named = relation(self.engine, table)
-        self.db.execute(print_sql(self.engine, create_if_missing(self.engine, named, columns), pretty=False))
+        create, insert = _appending(table, tuple(columns.items()))
+        self.db.execute(create)
         if rows:
             import pyarrow as pa
 
             sqlenrich_lines = pa.table(dict(zip(columns, map(list, zip(*rows, strict=True)), strict=True)))  # noqa: F841
-            insert = exp.Insert(this=named.copy(), expression=exp.select("*").from_("sqlenrich_lines"), by_name=True)
-            self.db.execute(print_sql(self.engine, insert, pretty=False))  # DuckDB finds the local variable by its name
+            self.db.execute(insert)  # DuckDB finds the local variable by its name
 
     def delete(self, table: str, condition: Sql) -> None:
         """Delete rows. Their bytes stay in the file: :mod:`sqlenrich.quality.forget` copies it instead."""
         deleted = exp.Delete(this=relation(self.engine, table), where=exp.Where(this=condition))
         self.db.execute(print_sql(self.engine, deleted, pretty=False))
+
+
+@lru_cache(maxsize=256)
+def _appending(table: str, columns: tuple[tuple[str, Type], ...]) -> tuple[str, str]:
+    """Return the statements that make a table where it is missing, and add what ``sqlenrich_lines`` holds."""
+    named = relation(ENGINE, table)
+    insert = exp.Insert(this=named.copy(), expression=exp.select("*").from_("sqlenrich_lines"), by_name=True)
+    statements = (create_if_missing(ENGINE, named, dict(columns)), insert)
+    create, append = (print_sql(ENGINE, one, pretty=False, copy=False) for one in statements)
+    return create, append
 
 
 @contextmanager
