@@ -97,6 +97,7 @@ def main() -> int:
     parser.add_argument("--of", choices=SUBJECTS, default="run")
     parser.add_argument("--seeds", type=int, default=1000)
     parser.add_argument("--first", type=int, default=1)
+    parser.add_argument("--step", type=int, default=1, help="from one seed to the next")
     parser.add_argument("--jobs", type=int, default=2)
     parser.add_argument("--seed", type=int)
     parser.add_argument("--without", default="")
@@ -112,7 +113,7 @@ def main() -> int:
 def run_seeds(given: argparse.Namespace) -> int:
     """Run seeds and print those that fail. Return the exit status."""
     began, failed, done = time.monotonic(), 0, []
-    seeds = range(given.first, given.first + given.seeds)
+    seeds = range(given.first, given.first + given.seeds * given.step, given.step)
     with Pool(given.jobs) as pool:  # its end ends what still runs
         for one in pool.imap_unordered(partial(outcome_of_seed, given.of), seeds):
             done.append(one)

@@ -23,11 +23,21 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 
+from tests.simulation.scenario import BATCHES_EACH, BATCHES_FIRST
+
 ROOT = Path(__file__).parents[2]
 SEEDS = 4000
 """More than any run of them has the time for."""
-SUBJECTS = {"gateway/": "gateway", "spark/journal": "gateway", "spark/file_lease": "contention", "spark/": "fleet"}
-"""Whose lives run the code of a file that begins so; the first holds. Of others: a run's."""
+BATCHES = ("--first", str(BATCHES_FIRST), "--step", str(BATCHES_EACH))
+SUBJECTS = {
+    "gateway/": ("--of", "gateway"),
+    "spark/journal": ("--of", "gateway"),
+    "spark/file_lease": ("--of", "contention"),
+    "spark/": ("--of", "fleet"),
+    "ask/batch": BATCHES,
+    "llm/batch": BATCHES,
+}
+"""Whose lives run the code of a file that begins so; the first holds. Of others: all of a run."""
 LONGEST_SEED_S = 60
 SLOWEST = 4
 """How much slower than alone a copy may run beside other work."""
@@ -43,9 +53,9 @@ class Mutant:
     new: str
 
     @property
-    def subject(self) -> str:
-        """Whose lives run its code."""
-        return next((subject for room, subject in SUBJECTS.items() if self.file.startswith(room)), "run")
+    def subject(self) -> tuple[str, ...]:
+        """The options for lives that run its code."""
+        return next((subject for room, subject in SUBJECTS.items() if self.file.startswith(room)), ())
 
     def text(self) -> str:
         """Return the changed file. Raises ValueError where ``old`` is not there once."""
@@ -75,7 +85,7 @@ def seconds_until_found(mutant: Mutant, most_s: float) -> float | None:
         shutil.copytree(ROOT / "tests" / "simulation", folder / "tests" / "simulation", ignore=ignored)
         (folder / "tests" / "__init__.py").touch()
         (folder / "sqlenrich" / mutant.file).write_text(mutant.text(), encoding="utf-8")
-        command = [sys.executable, "-m", "tests.simulation", "--of", mutant.subject, "--seeds", str(SEEDS)]
+        command = [sys.executable, "-m", "tests.simulation", *mutant.subject, "--seeds", str(SEEDS)]
         environment = {**os.environ, "PYTHONPATH": str(folder), "PYTHONDONTWRITEBYTECODE": ""}
         done = subprocess.Popen(
             [*command, "--jobs", "1", "--until-failed", "--most-seconds", str(most_s)], cwd=folder,

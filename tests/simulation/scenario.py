@@ -14,6 +14,10 @@ REQUEST_FAULTS = (
 )  # fmt: skip
 OUTAGES = ("refuse", "busy", "silent", "429", "401")
 VENDOR_FAULTS = ("unavailable", "too-many", "lost-before", "lost-after", "kill-before", "stop")
+BATCHES_FIRST, BATCHES_EACH = 1, 4
+"""The seeds of runs by batches."""
+ENDS_AT = {"append": ("kill-before",), "called": ("kill-before",), "vendor": ("kill-before", "stop")}
+"""How a process may end at moments at which not every end is possible."""
 STORE_FAULTS = ("kill-before", "kill-after", "torn", "full", "slow")
 
 
@@ -83,9 +87,9 @@ class Scenario:
 def drawn(seed: int) -> Scenario:
     """Return the scenario of a seed."""
     found = drawn_run(seed)
-    if seed % 4 == 1:
-        return by_batches(found)
-    return found if found.cascade else retried(found)
+    if seed % BATCHES_EACH == BATCHES_FIRST:
+        return followed(by_batches(found))
+    return followed(found if found.cascade else retried(found))
 
 
 def drawn_run(seed: int) -> Scenario:
@@ -159,6 +163,20 @@ def retried(scenario: Scenario) -> Scenario:
         amount = draw.random() if kind == "torn" else draw.uniform(0.0, 3.0)
         faults.append(Fault(f"retry {moment}", draw.randint(1, most), kind, amount))
     return replace(scenario, retried=True, faults=(*scenario.faults, *faults))
+
+
+def followed(scenario: Scenario) -> Scenario:
+    """Return a scenario in which some faults come in a row, or right before an end of the process."""
+    draw = random.Random(f"followed {scenario.seed}")
+    faults = list(scenario.faults)
+    for fault in draw.sample(faults, min(len(faults), draw.choice((0, 1, 1, 2, 4)))):
+        of_servers = "/" in fault.kind
+        more = draw.randint(1, 8) if not of_servers and draw.random() < 0.5 else 0
+        faults += [replace(fault, number=fault.number + step) for step in range(1, more + 1)]
+        if draw.random() < 0.5:
+            ends = ENDS_AT.get(fault.moment.removeprefix("retry "), ("kill-before", "stop", "stop-twice"))
+            faults.append(Fault(fault.moment, fault.number + more + draw.randint(1, 3), draw.choice(ends)))
+    return replace(scenario, faults=tuple(faults))
 
 
 def _faults(draw: random.Random, requests: int, servers: int) -> list[Fault]:
