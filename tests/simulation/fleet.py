@@ -112,8 +112,8 @@ class FleetLives(FaultyLives):
     problems: list[str] = field(default_factory=list)
     lives: int = 0
     stopping: bool = False
-    held: list[tuple[Process, Any, float]] = field(default_factory=list)
-    """The connections of this life that were held, and since when."""
+    held: list[tuple[Process, Any, float, float]] = field(default_factory=list)
+    """The connections of this life that were held, since when, and until when."""
     loses: bool = False
     """Whether a connection was lost or held in this life."""
 
@@ -167,8 +167,9 @@ class FleetLives(FaultyLives):
             self.loses = process.lost = True
             self.expose(process)  # the desk may take it for lost
             now = self.world.monotonic()
-            socket.held_until = now + fault.amount
-            self.held.append((process, socket, now))
+            until = now + fault.amount
+            socket.held_until = max(socket.held_until, until)
+            self.held.append((process, socket, now, until))
 
     def expose(self, process: Process | None = None) -> None:
         """Note what a process has sent and what is not stored: it may be asked again. None: all of them."""
@@ -399,8 +400,9 @@ class FleetLives(FaultyLives):
     def check_silent(self, desk: Desk) -> None:
         """Check that a worker is taken for lost that says nothing for long."""
         now, longest_s = self.world.monotonic(), 1.5 * desk.policy.silent_s
-        for process, socket, since in self.held:
-            if not process.dead and min(now, socket.held_until) - since > longest_s and not desk.counts.silent:
+        for process, socket, since, until in self.held:
+            gone = process.dead or socket.transport.closed  # one that is broken is no silent one
+            if not gone and min(now, until) - since > longest_s and not desk.counts.silent:
                 self.problems.append(f"{process.name} says nothing for {now - since:.0f} s, and is not taken for lost")
 
     def check_done(self, journal: Journal) -> None:
