@@ -86,10 +86,15 @@ class Scenario:
 
 def drawn(seed: int) -> Scenario:
     """Return the scenario of a seed."""
+    return followed(with_independent_faults(seed))
+
+
+def with_independent_faults(seed: int) -> Scenario:
+    """Return the scenario of a seed before any fault follows another one."""
     found = drawn_run(seed)
     if seed % BATCHES_EACH == BATCHES_FIRST:
-        return followed(by_batches(found))
-    return followed(found if found.cascade else retried(found))
+        return by_batches(found)
+    return found if found.cascade else retried(found)
 
 
 def drawn_run(seed: int) -> Scenario:

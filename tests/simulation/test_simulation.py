@@ -16,7 +16,7 @@ from tests.simulation import fleet, gateway
 from tests.simulation.__main__ import SUBJECTS, command_of, outcome_of_seed, quiet, shrunk
 from tests.simulation.lives import BrokenError, live
 from tests.simulation.mutants import MUTANTS
-from tests.simulation.scenario import drawn
+from tests.simulation.scenario import with_independent_faults
 
 GROUPS = 4
 SEEDS = {"run": 9, "gateway": 4, "fleet": 24, "contention": 60}
@@ -48,7 +48,7 @@ def test_each_planted_fault_can_be_planted() -> None:
 @pytest.mark.parametrize("seed", [5149, 5265])
 def test_a_seed_that_failed_once_holds(seed: int) -> None:
     """A batch was created twice where its reply was lost, and then that of the look for it."""
-    live(drawn(seed))
+    live(with_independent_faults(seed))
 
 
 @pytest.mark.parametrize(
@@ -83,7 +83,7 @@ def test_a_lost_commit_is_found_and_shrunk(monkeypatch: pytest.MonkeyPatch) -> N
             append(self, plan, answers, origin)
 
     monkeypatch.setattr(DuckDBBackend, "append", forgets)
-    scenario = drawn(5)
+    scenario = with_independent_faults(5)
     with pytest.raises(BrokenError, match="answers are lost whose commit had returned"):
         live(scenario)
     assert len(shrunk("run", scenario)) == len(scenario.faults) > 0
@@ -106,6 +106,6 @@ def test_a_request_that_is_sent_twice_is_found(monkeypatch: pytest.MonkeyPatch) 
         self.requests = self.backend.requests(call, pending)
 
     monkeypatch.setattr(ClientAsker, "ask_first", forgets)
-    scenario = drawn(6)
+    scenario = with_independent_faults(6)
     with pytest.raises(BrokenError, match="asked again, although it is answered"):
         live(scenario.without(range(len(scenario.faults))))
