@@ -46,7 +46,7 @@ def print_sql(engine: Engine, statement: Sql, *, pretty: bool = True, copy: bool
     ``$\\{`` (4.3). Spark reads ``\\0``, which sqlglot prints for NUL, and digits after it as another character.
     sqlglot's placeholder for line breaks must not occur in a text or a name.
     """
-    # What replaces the root would be lost.
+    # The root gets a parent: a node that replaces a root would be lost.
     statement = exp.Paren(this=inlined(statement.copy() if copy else statement))
     words = list(statement.find_all(exp.Literal, exp.Identifier, exp.Var))
     marks = _marks([node.name for node in words])

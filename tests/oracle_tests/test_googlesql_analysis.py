@@ -255,3 +255,14 @@ def test_the_analyzer_goes_on_after_a_crash() -> None:
     with pytest.raises(GoogleSQLError, match="crashed"):
         googlesql().analyze("SELECT " + "CASE WHEN TRUE THEN " * 3000 + "1" + " END" * 3000, {})
     assert googlesql().analyze("SELECT 1 AS a", {}) == [("a", "INT64")]
+
+
+def test_statements_of_one_form_are_told_apart_where_their_analysis_differs() -> None:
+    """An analysis is kept for statements that differ in plain texts alone."""
+    oracle = googlesql()
+    assert oracle.analyze("SELECT TIMESTAMP '2026-01-01 00:00:00+00' AS a", {}) == [("a", "TIMESTAMP")]
+    with pytest.raises(GoogleSQLError, match="Invalid TIMESTAMP literal"):
+        oracle.analyze("SELECT TIMESTAMP '2026-99-01 00:00:00+00' AS a", {})
+    tables = {"t": {"it's1": "STRING", "it's2": "INT64"}}
+    assert oracle.analyze("SELECT `it's1` AS a, 'x' AS b FROM t", tables)[0] == ("a", "STRING")
+    assert oracle.analyze("SELECT `it's2` AS a, 'x' AS b FROM t", tables)[0] == ("a", "INT64")

@@ -109,7 +109,6 @@ def _texts(found: Iterable[Sequence[Any]]) -> list[str | None]:
 
 @contextmanager
 def _duckdb() -> Iterator[Run]:
-
     with in_memory() as connection:
 
         def run(sql: str, types: Mapping[str, Type], rows: Rows) -> list[str | None]:

@@ -36,9 +36,14 @@ _TREES = 256
 """Texts whose trees are kept: on its way through the stand-in a statement is parsed several times."""
 _ANALYSES = 256
 """Analyses that are kept: a job is analyzed before it runs and again when it does, and a run repeats statements."""
-_TEXT = re.compile(rb"'(?:[^'\\\n]|\\.)*'")
+_QUOTED = re.compile(
+    rb"`(?:[^`\\]|\\.)*`|\"(?:[^\"\\]|\\.)*\"|--[^\n]*|/\*.*?\*/|"
+    rb"(?i:\b(?:TIMESTAMP|DATETIME|DATE|TIME|JSON|NUMERIC|BIGNUMERIC|INTERVAL|RB?|BR?)\s*)?'(?:[^'\\\n]|\\.)*'",
+    re.DOTALL,
+)
+"""Names, comments and literals. One that begins with its quote is a plain text: its content changes no analysis."""
 _NUMBER = re.compile(rb"[0-9a-f]{4,}|[0-9]")
-"""What differs in the texts of statements that are one but for the run's name, its time and its hashes."""
+"""What differs in the plain texts of two statements: the run's name, its time and its hashes."""
 
 _BLOCKS = frozenset(
     {f"{name}Statement" for name in ("If", "While", "Repeat", "ForIn", "Case", "Raise")} | {"BeginEndBlock"}
@@ -186,7 +191,7 @@ class GoogleSQL:
     def _resolve(
         self, text: bytes, catalog: Any, refuse: Callable[[str, int], GoogleSQLError] | None = None
     ) -> Analyzed:
-        of_form = _TEXT.sub(lambda found: _NUMBER.sub(b"0", found[0]), text)
+        of_form = _QUOTED.sub(lambda one: _NUMBER.sub(b"0", one[0]) if one[0].startswith(b"'") else one[0], text)
         key = of_form, catalog.SerializeToString(deterministic=True), refuse is not None
         try:
             found = self._found.pop(key, None) or self._resolved(text, *key[1:])
