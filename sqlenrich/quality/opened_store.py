@@ -12,11 +12,11 @@ from sqlenrich.store.backend import Backend
 from sqlenrich.store.store import Store
 
 LITTLE_MEMORY_MIB = 128
-"""DuckDB's first limit of memory for what reads aggregates; None is its own."""
+"""DuckDB's first limit of memory for what reads aggregates."""
 
 
 @contextmanager
-def open_store(setup: Setup, *, write: bool = False, memory_mib: int | None = LITTLE_MEMORY_MIB) -> Iterator[Store]:
+def open_store(setup: Setup, *, write: bool = False, memory_mib: int = LITTLE_MEMORY_MIB) -> Iterator[Store]:
     """Open what runs of an enrichment left: a DuckDB database or file, a warehouse's schema, a backend.
 
     Raises ConfigError where no run has written it.

@@ -23,6 +23,9 @@ if TYPE_CHECKING:  # a name needs no driver
     from sqlenrich.quality.audit.trail import Trail
     from sqlenrich.store.duckdb.tables import StoredOutput
 
+MEMORY_MIB = 1024
+"""DuckDB's first limit of memory: all rows are read, sorted and joined, and what needs more goes to the disk."""
+
 
 @dataclass(frozen=True, repr=False)
 class Audit(Result):
@@ -120,7 +123,7 @@ def _stored(setup: Setup, row: Mapping[str, Any] | None) -> Iterator[tuple[Store
     from sqlenrich.store.duckdb.copied import copied_output
     from sqlenrich.store.duckdb.tables import DuckDBTables, StoredOutput
 
-    with open_store(setup, memory_mib=None) as store:
+    with open_store(setup, memory_mib=MEMORY_MIB) as store:
         if isinstance(store.database, DuckDBTables):
             stored = StoredOutput(store.database, store.name, store.contract, store.output)
             stored.check_version()

@@ -133,9 +133,10 @@ def count_problems(stored: StoredOutput) -> Iterator[Problem]:
 def hash_problems(stored: StoredOutput) -> Iterator[Problem]:
     """Check the hash of each row's request: that of a run's constant and the row's prompt."""
     tests = " AND ".join(f"sha256({text(one)} || prompt) <> request_hash" for one in constants(stored)) or "TRUE"
+    asked = f"{PROMPTS} WHERE prompt IS NOT NULL AND request_hash IS NOT NULL"
     rows = stored.fetch(
-        f"SELECT {_key(stored)}, request_hash FROM {PROMPTS} "
-        f"WHERE prompt IS NOT NULL AND request_hash IS NOT NULL AND {tests} ORDER BY ALL"
+        f"WITH wrong AS (SELECT request_hash, prompt FROM {asked} GROUP BY ALL HAVING {tests}) "
+        f"SELECT {_key(stored)}, request_hash FROM {PROMPTS} SEMI JOIN wrong USING (request_hash, prompt) ORDER BY ALL"
     )
     found = [
         Problem("hash", row_name(stored, key), f"the request hash {hash_[:12]} is not that of its prompt")
@@ -221,10 +222,10 @@ def value_problems(stored: StoredOutput, rows: str = "TRUE") -> Iterator[Problem
 
     ``rows`` is the test of the rows that are compared.
     """
-    db, tables, request = stored.db, stored.tables, stored.request
+    tables, request = stored.tables, stored.request
     relations = {"prompts": PROMPTS, "responses": RESPONSES, **REBUILT}
     checked, enriched, quarantine = judging(stored, request, relations)
-    db.execute(f"CREATE OR REPLACE TEMP TABLE {REBUILT['checked']} AS {checked.sql}")
+    stored.fetch(f"CREATE OR REPLACE TEMP TABLE {REBUILT['checked']} AS {checked.sql}")
     whole = "prompts" in tables  # without prompts nothing tells why a row was not asked
     for step in (checked, enriched, quarantine):
         hashed = "request_hash" if step.name == "checked" else "_request_hash"

@@ -76,12 +76,12 @@ def judging(stored: StoredOutput, request: SharedRequest, tables: Mapping[str, s
 
 def make_sent(stored: StoredOutput) -> None:
     """Make the table of what each stored answer was sent: its call and what was told behind the prompt, where known."""
-    db = stored.db
-    db.execute(
-        f"CREATE OR REPLACE TEMP TABLE {KNOWN} AS SELECT request_hash, any_value(prompt) AS prompt FROM {PROMPTS} "
-        "WHERE request_hash IS NOT NULL AND prompt IS NOT NULL GROUP BY request_hash"
+    stored.fetch(
+        f"CREATE OR REPLACE TEMP TABLE {KNOWN} AS SELECT request_hash, any_value(prompt) AS prompt FROM ("
+        f"SELECT DISTINCT request_hash, prompt FROM {PROMPTS} WHERE request_hash IS NOT NULL AND prompt IS NOT NULL"
+        ") GROUP BY request_hash"
     )
-    db.execute(
+    stored.fetch(
         f"CREATE OR REPLACE TEMP TABLE {SENT} AS SELECT request_hash, attempt, run_id, asked_at, sent_hash, "
         f"CAST(NULL AS VARCHAR) AS told, CAST(NULL AS INTEGER) AS call FROM {RESPONSES}"
     )
@@ -92,17 +92,17 @@ def make_sent(stored: StoredOutput) -> None:
             continue
         told = request.retry and request.feedback  # then the verdict before says what stood behind the prompt
         for place, call in enumerate(() if told else request.calls):
-            db.execute(
+            stored.fetch(
                 f"UPDATE {SENT} AS s SET call = {place} FROM {KNOWN} AS k WHERE s.run_id = ? AND s.call IS NULL "
                 f"AND s.request_hash = k.request_hash AND sha256({text(call.constant)} || k.prompt) = s.sent_hash",
-                [run_id],
+                run_id,
             )
         if not request.retry:
             others = " OR ".join(f"sha256({text(one)} || k.prompt) = s.sent_hash" for one in constants(stored))
-            db.execute(
+            stored.fetch(
                 f"UPDATE {SENT} AS s SET call = 0 FROM {KNOWN} AS k WHERE s.run_id = ? AND s.call IS NULL "
                 f"AND s.request_hash = k.request_hash AND s.sent_hash = s.request_hash AND ({others})",
-                [run_id],
+                run_id,
             )
         elif told:
             attempts = stored.fetch(
@@ -123,32 +123,33 @@ def constants(stored: StoredOutput) -> list[str]:
 
 def _add_feedback(stored: StoredOutput, request: SharedRequest, run_id: str, attempt: int) -> None:
     """Match the answers of an attempt whose prompt has the reason of the refusal before it."""
-    db = stored.db
     wanted = f"SELECT request_hash FROM {SENT} WHERE run_id = ? AND attempt = ? AND call IS NULL"
-    db.execute(
+    stored.fetch(
         f"CREATE OR REPLACE TEMP TABLE {PART} AS SELECT DISTINCT ON (request_hash) * FROM {PROMPTS} "
         f"WHERE request_hash IN ({wanted})",
-        [run_id, attempt],
+        run_id,
+        attempt,
     )
-    db.execute(
+    stored.fetch(
         f"CREATE OR REPLACE TEMP TABLE {ANSWERS} AS FROM {RESPONSES} WHERE attempt < ? "
         f"AND request_hash IN (SELECT request_hash FROM {PART})",
-        [attempt],
+        attempt,
     )
     checked, _, _ = judging(stored, request, {"prompts": PART, "responses": ANSWERS, "checked": JUDGED})
     codes = ", ".join(map(text, NO_FEEDBACK))
-    db.execute(
+    stored.fetch(
         f"CREATE OR REPLACE TEMP TABLE {JUDGED} AS SELECT request_hash, CASE WHEN _error IN ({codes}) THEN '' ELSE "
         f"{text(FEEDBACK[0])} || _error || coalesce(' ' || _error_detail, '') || {text(FEEDBACK[1])} END AS told "
         f"FROM ({checked.sql})"
     )
     for place, call in enumerate(request.calls):
-        db.execute(
+        stored.fetch(
             f"UPDATE {SENT} AS s SET told = j.told, call = {place} FROM {JUDGED} AS j JOIN {KNOWN} AS k "
             "USING (request_hash) WHERE s.run_id = ? AND s.attempt = ? AND s.call IS NULL "
             "AND s.request_hash = k.request_hash "
             f"AND sha256({text(call.constant)} || k.prompt || j.told) = s.sent_hash",
-            [run_id, attempt],
+            run_id,
+            attempt,
         )
 
 

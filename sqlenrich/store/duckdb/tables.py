@@ -75,16 +75,16 @@ class DuckDBTables:
 
     def fetch(self, sql: str, *values: Any) -> list[tuple[Any, ...]]:
         """Return the rows of DuckDB's own SQL, with more memory where that is needed and allowed. Raises RunError."""
-        limit = self.memory_mib
         while True:
             try:
                 return self.db.execute(sql, list(values)).fetchall()
             except duckdb.OutOfMemoryException:
-                if limit is None:
+                if self.memory_mib is None:
                     raise
-                if (limit := 2 * limit) > MOST_MEMORY_MIB:
+                if (limit := 2 * self.memory_mib) > MOST_MEMORY_MIB:
                     raise RunError(f"{self.output}: not enough memory to read its tables") from None
                 self.db.execute(f"SET memory_limit = '{limit}MiB'")
+                self.memory_mib = limit
 
     def append(self, table: str, columns: Mapping[str, Type], rows: Sequence[Sequence[object]]) -> None:
         """Append rows to a table, which is made where it is missing."""
