@@ -71,7 +71,6 @@ class BatchAsker:
     name: str
     """The enrichment's name."""
     policy: BatchPolicy
-    retryable: int = 0
     left: int = 0
     stopped: bool = False
     _sent: int = 0
@@ -82,6 +81,8 @@ class BatchAsker:
     """The batches that the vendor has not ended, as far as is known, by their keys."""
     _counts: dict[str, int] = field(default_factory=dict)
     """How many requests of each open batch are done."""
+    _again: int = 0
+    """The requests of the round's batches that are pending again, or failed and may pass."""
     _carried: int = 0
     """The requests that are pending again and were not when the round was counted."""
     _tried: bool = False
@@ -103,6 +104,11 @@ class BatchAsker:
     def calls(self) -> int:
         """The requests that were sent, one by one or in batches."""
         return self.client.calls + self._sent
+
+    @property
+    def retryable(self) -> int:
+        """The requests that are to be asked in another round."""
+        return self._again + self.client.retryable
 
     @property
     def retries(self) -> int:
@@ -199,7 +205,7 @@ class BatchAsker:
         self._requests = iter(())
         waiting = sum(one.requests for one in self._open.values())
         self.client.progress.total += waiting
-        self.left, self.retryable = pending + waiting, self._carried
+        self.left, self._again = pending + waiting, self._carried
         self._carried, self._tried = 0, False
 
     def ask_first(self, *, answered: bool) -> None:
@@ -235,7 +241,6 @@ class BatchAsker:
                 break
             if self._collect_ended() and held and not self.ended:
                 held = self._send_all(most)
-        self.retryable += self.client.retryable
         self.left = 0
 
     @property
@@ -364,7 +369,7 @@ class BatchAsker:
                 self._open[key] = batch = self._creation().settle(batch)
                 if not batch.open:
                     del self._open[key]
-                    self.retryable += batch.requests
+                    self._again += batch.requests
                     ended = True
                     continue
             self.client.backend.hold()
@@ -386,7 +391,7 @@ class BatchAsker:
             lost = replace(batch, state="abandoned", unasked=batch.requests, error=str(error))
             self.ledger.write(lost)
             del self._open[batch.key]
-            self.retryable += batch.requests
+            self._again += batch.requests
             self._note(f"batch {batch.key}: {error}; its requests are asked again")
             return None
         if info.open:
@@ -400,15 +405,19 @@ class BatchAsker:
 
         config: Any = getattr(self.choice.model, "config", None)
         sent = frozenset(() if config is None else config.params)
-        collection = BatchCollection(self.vendor, self.ledger, self._store, sent, self.policy.committed)
+        candidates = self._creation().candidates
+        collection = BatchCollection(self.vendor, self.ledger, self._store, candidates, sent, self.policy.committed)
         try:
             found = collection.collect(replace(batch, run_id=self.client.origin.run_id), info)
         except (UnavailableError, DamagedFileError) as error:
             self._note(f"batch {batch.key}: {error}; its answers are read again")
             return
-        del self._open[batch.key]
         self._counts.pop(batch.key, None)
-        self._account(batch, found)
+        if found.batch.open:
+            self._open[batch.key] = found.batch
+        else:
+            del self._open[batch.key]
+            self._account(batch, found)
         if isinstance(found.failure, EnqueuedLimitError) and not self._open:
             self._fits = max(1, batch.requests // 2)
         for line in found.notes:
@@ -418,7 +427,7 @@ class BatchAsker:
 
     def _account(self, batch: Batch, found: Collected) -> None:
         own = batch.key.startswith(f"{self._run}-")
-        self.retryable += found.retryable + found.unasked - (found.cancelled if own else 0)
+        self._again += found.retryable + found.unasked - (found.cancelled if own else 0)
         self._done = self._done or (own and found.cancelled > 0)
         if (budget := self._budget) is not None and budget.max_cost is not None and budget.price is not None:
             share = Decimal(1) if self.choice.price is None else self.choice.price.batch_share

@@ -38,18 +38,25 @@ class Collected:
 
 @dataclass
 class BatchCollection:
-    """Reads the lines of a batch. ``store`` takes answers and commits them."""
+    """Reads the lines of a batch. ``store`` takes answers and commits them.
+
+    ``candidates`` gives what else at the vendor may be a batch of ours, where that does not keep its key.
+    """
 
     vendor: BatchVendor
     ledger: BatchLedger
     store: Callable[[Sequence[Answer]], None]
+    candidates: Callable[[Batch], Sequence[BatchInfo]]
     sent: frozenset[str]
     """The names of the parameters of every request."""
     committed: int
     """The answers of one commit."""
 
     def collect(self, batch: Batch, info: BatchInfo) -> Collected:
-        """Store the answers of a batch that has ended, then the line that says so."""
+        """Store the answers of a batch that has ended, then the line that says so.
+
+        Where it was somebody else's, the batch is another one of the vendor from now on, or it is abandoned.
+        """
         wanted = self.ledger.requests(batch.key)
         found = Collected(batch)
         gone = self._store_lines(found, info, wanted) if info.failure is None else []
@@ -59,6 +66,11 @@ class BatchCollection:
             found.unasked, found.failure = len(wanted), info.failure
             found.notes.append(f"batch {batch.key} was refused: {info.failure}")
         elif found.foreign and left == len(wanted):
+            if others := self.candidates(batch):
+                found.batch = replace(batch, batch_id=others[0].vendor_id)
+                self.ledger.write(found.batch)
+                found.notes.append(f"batch {info.vendor_id} is not batch {batch.key}: {found.batch.batch_id} may be")
+                return found
             found.unasked = left
             found.notes.append(f"batch {info.vendor_id} is not batch {batch.key}: its requests are asked again")
         elif gone:

@@ -203,19 +203,52 @@ def test_prompts_are_made_again_where_the_same_file_may_give_other_rows(
     assert ("mark",) not in rows(output, "SELECT prompt FROM intent_prompts")
 
 
-@pytest.mark.parametrize("slice_rows", [1, 3, 11, 40])
-def test_tables_are_the_same_in_slices_of_any_size(tmp_path: Path, slice_rows: int) -> None:
+@pytest.mark.parametrize(("slice_rows", "passes"), [(1, 1), (3, 4), (11, 16), (40, 256)])
+def test_tables_are_the_same_in_slices_of_any_size(tmp_path: Path, slice_rows: int, passes: int) -> None:
     data = tmp_path / "in.csv"
     data.write_text("id,body\n" + "".join(f"{i},{'' if i % 9 == 0 else i % 17}\n" for i in range(40)), encoding="utf-8")
     prompt, tables = write_prompt(tmp_path), []
-    for size in (1_000_000, slice_rows):
-        output = tmp_path / f"{size}.duckdb"
-        backend = DuckDBBackend(output, Policy(slice_rows=size))
-        assert se.run(se.load(prompt), input=data, output=backend, mock=True).exit_status == 0
+    for policy in (Policy(), Policy(slice_rows=slice_rows, passes=passes)):
+        output = tmp_path / f"{policy.passes}-{policy.slice_rows}.duckdb"
+        report = se.run(se.load(prompt), input=data, output=DuckDBBackend(output, policy), mock=True)
+        assert (report.exit_status, report.rows_in, report.distinct_requests, report.calls) == (0, 40, 17, 17)
         steps = ("intent", "intent_quarantine", "intent_checked")
         tables.append([rows(output, f"SELECT * EXCLUDE (_asked_at) FROM {step} ORDER BY ALL") for step in steps])
     assert tables[0] == tables[1]
     assert [len(table) for table in tables[0]] == [35, 5, 40]
+
+
+@pytest.mark.parametrize("passes", [1, 4])
+def test_requests_are_in_the_order_of_their_prompts(tmp_path: Path, passes: int) -> None:
+    data, output = tmp_path / "in.csv", tmp_path / "out.duckdb"
+    data.write_text("id,body\n" + "".join(f"{i},text {i * 7 % 10}\n" for i in range(10)), encoding="utf-8")
+    enrichment = se.load(write_prompt(tmp_path))
+    se.run(enrichment, input=data, output=output, mock=True)
+    plan = se.compile_plan(replace(enrichment, source="t"), engine="duckdb")
+    with DuckDBBackend(output, Policy(passes=passes)) as backend:
+        backend.database.execute("DELETE FROM intent_responses")
+        assert backend.refresh(plan, plan.responses, ordered=True) == 10
+        prompts = [request.prompt for request in backend.requests(plan.responses, 10)]
+    assert prompts == sorted(prompts)
+
+
+@pytest.mark.parametrize(("enough", "tried"), [(1, [1]), (16, [1, 4, 16]), (17, [1, 4, 16])])
+def test_what_lacks_memory_is_done_in_more_passes(tmp_path: Path, enough: int, tried: list[int]) -> None:
+    done: list[int] = []
+
+    def work(passes: int) -> str:
+        done.append(passes)
+        if passes < enough:
+            raise duckdb.OutOfMemoryException
+        return "done"
+
+    with Database(tmp_path / "out.duckdb", Policy(passes_most=16)) as database:
+        if enough <= 16:
+            assert database.in_passes(work) == "done"
+        else:
+            with pytest.raises(duckdb.OutOfMemoryException):
+                database.in_passes(work)
+    assert done == tried
 
 
 SPILLS = """

@@ -113,12 +113,14 @@ class GatewayLives(FaultyLives):
     lives: int = 0
     failed_before: int = 0
     stopping: bool = False
+    over: bool = False
+    """Whether its callers have left."""
     notes: Notes = field(default_factory=Notes)
 
     def __post_init__(self) -> None:
         scenario = self.scenario
         self.begin_in(World(scenario.seed))
-        self.network.on_leave = self.asking.discard
+        self.network.on_leave, self.network.on_abandon = self.asking.discard, self.on_abandon
         draw = random.Random(f"callers {scenario.seed}")
         callers = draw.choice((1, 3, 10, 40))
         texts = [draw.randrange(scenario.texts) for _ in range(scenario.rows)]
@@ -180,6 +182,12 @@ class GatewayLives(FaultyLives):
             self.problems.append(f"asked twice at the same time: {prompt!r}")
         self.asking.add(prompt)
 
+    def on_abandon(self, prompt: str, seconds: float) -> None:
+        """Refuse the end of a request that was sent: its answer is paid for, whether or not its caller has left."""
+        ends = self.over or self.troubled or self.world.dead
+        if not ends and prompt not in self.shortest[1] and seconds < self.scenario.timeout_s - 0.1:
+            self.problems.append(f"given up after {seconds:.1f} s: {prompt!r}")
+
     def on_answer(self, prompt: str, _port: int) -> None:
         self.answered.add(prompt)
         size = len(prompt)
@@ -219,7 +227,7 @@ class GatewayLives(FaultyLives):
         world, network = self.world, self.network
         self.lives += 1
         world.note(f"life {self.lives} begins")
-        self.answered, self.stopping, self.failed_before = set(), False, network.delivered.failures
+        self.answered, self.stopping, self.over, self.failed_before = set(), False, False, network.delivered.failures
         self.asking.clear()
         network.in_flight = network.most_in_flight = 0
         asked_before = len(network.delivered.asked)
@@ -268,6 +276,7 @@ class GatewayLives(FaultyLives):
             store, endpoint, Spending(scenario.max_cost, PRICES), reuse=ALL, policy=POLICY, note=self.notes.note
         )
         thread.run(self.callers(exchange))
+        self.over = True
         thread.run(exchange.close())
         thread.end()
         store.publish(self.notes)

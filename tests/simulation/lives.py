@@ -52,6 +52,10 @@ LONGEST_STEP_S = 1800.0
 """A step of a batch is tried for 15 minutes at most, and its end is looked for each 5 minutes."""
 QUIET_S = 60.0
 """A model that answered within this time has not stopped answering."""
+IN_TRANSIT_S = 0.01
+"""A request that was sent before a stop arrives after this time at most."""
+GIVES_UP_S = 180.0
+"""A life ends after this time without an answer, and some timeouts."""
 MOST_ATTEMPTS, MOST_TIMEOUTS = 3, 3
 """After these a failed request is not asked again."""
 CANARIES = 3
@@ -118,8 +122,14 @@ class Life:
     """Of each server and model, the length of the shortest prompt that it answered, and when."""
     canaries: set[str] = field(default_factory=set)
     """Those prompts, by which the client sees whether a server is well."""
+    stopped_at: float = math.inf
+    """When it was stopped first."""
+    longest_gap_s: float = 0.0
+    """The longest time between two answers."""
     must_end_at: float = math.inf
     """When it has to end, since it was stopped."""
+    halted: bool = False
+    """Whether somebody cancelled a batch."""
     excused: bool = False
     """Whether answers may be lost that had arrived: it was killed, told twice to stop, or could not write."""
     problems: list[str] = field(default_factory=list)
@@ -133,6 +143,10 @@ class Life:
     def log(self) -> Path:
         """The file of the commits that are not in the database yet."""
         return _log_of(self.path)
+
+    def pass_gap(self, now: float) -> None:
+        """Measure the time since the last answer."""
+        self.longest_gap_s = max(self.longest_gap_s, now - max(self.began, self.answered_at))
 
     def leave_files(self, torn: tuple[int, float] | None = None) -> None:
         """Copy the files as they are now to the next life.
@@ -187,10 +201,12 @@ class Lives(FaultyLives):
     def happen(self, moment: str, fault: Fault) -> None:
         if moment == "append":
             self.at_append = fault
-        elif moment == "vendor" and fault.kind not in ("stop", "kill-before"):
-            self.at_call = fault.kind
         elif fault.kind == "wall":
             self.world.wall_ahead_s += fault.amount
+        elif fault.kind == "halt":
+            self.life.halted |= self.vendor is not None and self.vendor.halt()
+        elif moment == "vendor" and fault.kind not in ("stop", "kill-before", "stop-twice"):
+            self.at_call = fault.kind
         else:
             self.end_by(fault)
 
@@ -210,6 +226,7 @@ class Lives(FaultyLives):
         longest = STOPPED_S if fault.kind == "stop" else STOPPED_TWICE_S
         life = self.life
         life.must_end_at = min(life.must_end_at, self.world.seconds + longest)
+        life.stopped_at = min(life.stopped_at, self.world.seconds)
         life.stopper.stop()
         if fault.kind == "stop-twice":
             life.excused = True
@@ -237,6 +254,8 @@ class Lives(FaultyLives):
     def on_request(self, prompt: str) -> None:
         """Refuse a request whose answer is stored, but for the one that shows whether a server is well."""
         life = self.life
+        if self.world.seconds > life.stopped_at + IN_TRANSIT_S:
+            life.problems.append(f"sent {self.world.seconds - life.stopped_at:.3f} s after it was stopped: {prompt!r}")
         delivered, down = self.network.delivered, self.network.down.values()
         troubled = delivered.failures > life.failed_before or any(until > life.began for _, until in down)
         may_be_canary = troubled and (prompt in life.canaries or prompt in delivered.lied)
@@ -250,6 +269,7 @@ class Lives(FaultyLives):
         life = self.life
         life.answered.add(prompt)
         life.arrived += 1
+        life.pass_gap(self.world.seconds)
         life.answered_at = self.world.seconds
         place, found = (port, prompt.startswith(SECOND)), (len(prompt), self.world.seconds)
         best = life.shortest.get(place)
@@ -434,6 +454,9 @@ class Lives(FaultyLives):
                 at = [when for when, where in seen if where == asked_of]
                 if (within_s := shortest_window(at, scenario.rpm)) < 60.0 - 0.5:
                     raise BrokenError(f"more than {scenario.rpm} requests in {within_s:.2f} s")
+        life.pass_gap(world.seconds)
+        if scenario.batches is None and life.longest_gap_s > GIVES_UP_S + 3 * scenario.timeout_s:
+            raise BrokenError(f"no answer came for {life.longest_gap_s:.0f} s, and it went on")
         if world.seconds > life.must_end_at:
             raise BrokenError(f"it was stopped, and ended {world.seconds - life.must_end_at:.1f} s too late")
         most = self.network.most_in_flight
@@ -459,7 +482,7 @@ class Lives(FaultyLives):
         if report.results is not None and report.enriched + report.quarantined != report.rows_in:
             raise BrokenError("rows in are not enriched and quarantined ones")
         batches = self.scenario.batches
-        waits = batches is None or batches.waits
+        waits = (batches is None or batches.waits) and not self.life.halted
         if report.exit_status == 4 and self.life.must_end_at == math.inf and report.stopped_at is None and waits:
             raise BrokenError(f"{report.pending} requests are left, and nothing has stopped the run")
         sent = len(self.network.delivered.asked) - self.life.asked_before
@@ -482,6 +505,9 @@ class Lives(FaultyLives):
             attempts = dict(db.execute(
                 "SELECT id, (SELECT MAX(attempt) FROM intent_responses r WHERE r.request_hash = p.request_hash) "
                 "FROM intent_prompts p").fetchall())  # fmt: skip
+            failures = dict(db.execute(
+                "SELECT id, COUNT(*) FROM intent_prompts JOIN intent_responses USING (request_hash) "
+                "WHERE call_error IS NOT NULL GROUP BY id").fetchall())  # fmt: skip
             open_lines = db.execute("SELECT COUNT(*) FROM _sqlenrich_runs WHERE run_id = ? AND status = 'running'",
                                     [report.run_id]).fetchall()[0][0]  # fmt: skip
         if open_lines:
@@ -506,6 +532,8 @@ class Lives(FaultyLives):
             given_up = failed > 0 and (attempts[key] >= MOST_ATTEMPTS or failed >= MOST_TIMEOUTS)
             if found != expected and not (found == "CALL_ERROR" and given_up):
                 raise BrokenError(f"row {key}: {found}, not {expected}")
+            if failures.get(key, 0) > failed:
+                raise BrokenError(f"row {key}: {failures[key]} failed calls are stored, and {failed} failed")
             if self.refused is not None and found == "BAD_JSON" and attempts[key] < MOST_ATTEMPTS:
                 raise BrokenError(f"row {key} was not asked again: attempt {attempts[key]}")
         if self.vendor is not None:

@@ -90,6 +90,7 @@ class Network:
         self.on_request: Callable[[str], None] = lambda _: None
         self.on_answer: Callable[[str, int], None] = lambda *_: None
         self.on_leave: Callable[[str], None] = lambda _: None
+        self.on_abandon: Callable[[str, float], None] = lambda *_: None
         world.connect = self.connect
         world.refuses = lambda port: self.trouble(port) == "refuse"
 
@@ -112,6 +113,7 @@ class Wire(asyncio.Transport):
         self.closed = False
         self.asked: str | None = None
         """The prompt of the request that is here and not answered."""
+        self.asked_at = 0.0
 
     def write(self, data: Any) -> None:
         self.received += bytes(data)
@@ -132,6 +134,8 @@ class Wire(asyncio.Transport):
     def close(self) -> None:
         if self.asked is not None:  # the client waits no longer
             self.network.delivered.fail(self.asked)
+            if not self.loop.is_closed():
+                self.network.on_abandon(self.asked, self.network.world.seconds - self.asked_at)
         self.leave()
         if not self.closed:
             self.closed = True
@@ -171,7 +175,7 @@ class Wire(asyncio.Transport):
         delivered.asked.append(prompt)
         delivered.at.append((world.seconds, (self.port, asked["model"])))
         number = len(delivered.asked)
-        self.asked, network.in_flight = prompt, network.in_flight + 1
+        self.asked, self.asked_at, network.in_flight = prompt, world.seconds, network.in_flight + 1
         network.most_in_flight = max(network.most_in_flight, network.in_flight)
         draw = random.Random(f"{network.seed}/{number}")
         latency = network.weather.latency_s * draw.lognormvariate(0.0, network.weather.spread)
@@ -222,7 +226,7 @@ class Wire(asyncio.Transport):
         elif kind == "no-choice":
             self.send(latency, 200, headers, b'{"choices": []}', None)
         elif kind == "no-http":
-            self.loop.call_later(latency, self.deliver, b"\x00\x01 what\r\n\r\n", None)
+            self.loop.call_later(latency, self.deliver, b"\x00\x01 what\r\n\r\n", None, True)
         elif kind == "lie":
             delivered.lied.add(prompt)
             self.send(latency, 200, headers, completion('{"label": "z"}', prompt), None)

@@ -86,11 +86,11 @@ class Scenario:
 
 def drawn(seed: int) -> Scenario:
     """Return the scenario of a seed."""
-    return followed(with_independent_faults(seed))
+    return followed(beside_others(with_independent_faults(seed)))
 
 
 def with_independent_faults(seed: int) -> Scenario:
-    """Return the scenario of a seed before any fault follows another one."""
+    """Return the scenario of a seed before any fault follows another one, and where nobody else has batches."""
     found = drawn_run(seed)
     if seed % BATCHES_EACH == BATCHES_FIRST:
         return by_batches(found)
@@ -152,6 +152,20 @@ def by_batches(scenario: Scenario) -> Scenario:
         Fault("wait", draw.randint(1, 12), draw.choice(("kill-before", "stop"))) for _ in range(draw.choice((0, 0, 1)))
     ]
     return replace(scenario, batches=batches, max_cost=None, servers=1, faults=(*scenario.faults, *faults))
+
+
+def beside_others(scenario: Scenario) -> Scenario:
+    """Return a scenario whose vendor others use too: their batches look alike, and they may cancel one of the run."""
+    if scenario.batches is None:
+        return scenario
+    draw = random.Random(f"others {scenario.seed}")
+    nature = replace(scenario.batches.nature, others=draw.choice((0.0, 0.0, 0.5, 1.0)))
+    faults = list(scenario.faults)
+    if draw.random() < 0.3:
+        faults.append(Fault("vendor", draw.randint(1, 12), "wall", draw.uniform(-90_000, 90_000)))
+    if draw.random() < 0.2:
+        faults.append(Fault("vendor", draw.randint(3, 20), "halt"))
+    return replace(scenario, batches=replace(scenario.batches, nature=nature), faults=tuple(faults))
 
 
 def retried(scenario: Scenario) -> Scenario:

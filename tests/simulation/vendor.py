@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import random
 from collections.abc import Callable, Collection, Iterable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import datetime
 from typing import Any
 
@@ -50,6 +50,8 @@ class VendorNature:
     """The time that a batch takes at most."""
     odd: float
     """The share of the requests that are not just answered."""
+    others: float = 0.0
+    """The share of the created batches beside which somebody else creates one of as many requests."""
 
 
 @dataclass
@@ -72,10 +74,14 @@ class SentBatch:
     prompts: dict[str, str]
     fates: dict[str, str]
     cancelled_at: float | None = None
+    """When the run cancelled it, before anything of it was asked."""
+    halted: bool = False
+    """Whether somebody else cancelled it, while it was asked."""
+    is_others: bool = False
 
     def state_at(self, seconds: float) -> str:
         """Return its state at a time."""
-        if self.cancelled_at is not None:
+        if self.cancelled_at is not None or self.halted:
             return "cancelled"
         if seconds < self.ends_at:
             return "in_progress"
@@ -93,15 +99,20 @@ class VendorSide:
     files: dict[str, SentFile] = field(default_factory=dict)
     batches: dict[str, SentBatch] = field(default_factory=dict)
 
+    @property
+    def own(self) -> list[SentBatch]:
+        """The batches that the runs created."""
+        return [one for one in self.batches.values() if not one.is_others]
+
     def requests(self) -> int:
         """Return the requests of all batches."""
-        return sum(len(one.prompts) for one in self.batches.values())
+        return sum(len(one.prompts) for one in self.own)
 
     def paid(self) -> list[str]:
         """Return the prompts of all answers that batches have or will have."""
         return [
             one.prompts[id]
-            for one in self.batches.values()
+            for one in self.own
             if one.cancelled_at is None
             for id, fate in one.fates.items()
             if fate in ("answered", "twice", "foreign")
@@ -111,7 +122,7 @@ class VendorSide:
         """Return how often a prompt got no answer in a batch."""
         return sum(
             one.prompts[id] == prompt
-            for one in self.batches.values()
+            for one in self.own
             for id, fate in one.fates.items()
             if fate in ("failed", "lost")
         )
@@ -127,6 +138,28 @@ class VendorSide:
         self.batches[id] = SentBatch(key, file_id, now, ends_at, file.prompts, fates)
         self.world.note(f"{id} of {key}: {len(fates)} requests, ends after {ends_at - now:,.0f} s")
         return id
+
+    def let_others_create(self, requests: int) -> None:
+        """Let somebody else create a batch of as many requests, or not."""
+        id = f"batch_{len(self.batches) + 1}"
+        draw = random.Random(f"others {id} {self.seed}")
+        if draw.random() < self.nature.others:
+            prompts = {f"{id}-{number}": f"of others {number}" for number in range(requests)}
+            ends_at = self.world.seconds + draw.uniform(1.0, self.nature.longest_s)
+            fates = dict.fromkeys(prompts, "answered")
+            self.batches[id] = SentBatch("others", "", self.world.seconds, ends_at, prompts, fates, is_others=True)
+            self.world.note(f"{id} of others: {requests} requests")
+
+    def halt(self) -> bool:
+        """Cancel an open batch by somebody else: half of it is asked already. Tell whether there was one."""
+        for id, one in self.batches.items():
+            if not one.is_others and one.state_at(self.world.seconds) == "in_progress":
+                draw = random.Random(f"halted {id} {self.seed}")
+                one.fates = {name: fate if draw.random() < 0.5 else "unasked" for name, fate in one.fates.items()}
+                one.halted, one.ends_at = True, self.world.seconds
+                self.world.note(f"somebody cancels {id}")
+                return True
+        return False
 
 
 class SimVendor:
@@ -170,6 +203,7 @@ class SimVendor:
         return found[0] if found else None
 
     def create(self, key: str, file_id: str) -> BatchInfo:
+        self.side.let_others_create(len(self.side.files[file_id].prompts))
         return self._info(self._called("create", lambda: self.side.create(key, file_id)))
 
     def find(self, key: str, since: datetime, requests: int, custom_ids: Collection[str]) -> list[BatchInfo]:
@@ -183,8 +217,10 @@ class SimVendor:
                     found.append(self._info(id))
             elif len(one.prompts) == requests:
                 ended = one.state_at(self.side.world.seconds) != "in_progress"
-                if not ended or set(one.prompts) <= set(custom_ids):
+                if not ended:
                     found.append(self._info(id))
+                elif set(one.prompts) <= set(custom_ids):
+                    found.append(replace(self._info(id), key=key))
         return oldest_first(found)
 
     def state(self, vendor_id: str) -> BatchInfo:
@@ -262,7 +298,7 @@ def _lines(id: str, prompt: str, fate: str) -> list[bytes]:
     """Return the lines of a request in the file of the answers."""
     body = json.loads(completion(answer_to(prompt), prompt))
     good = {"custom_id": id, "response": {"status_code": 200, "request_id": "r", "body": body}, "error": None}
-    if fate == "lost":
+    if fate in ("lost", "unasked"):
         return []
     if fate == "failed":
         error = {"error": {"message": "upstream failed", "code": "server_error"}}

@@ -176,14 +176,23 @@ class DuckDBBackend(Backend):
                 .order_by("first_row")
                 .limit(limit)
             )
-        if ordered:
-            query = select("*").from_(query.subquery("pending")).order_by("prompt")
         pending = plan.relations.table("pending")
         if self.database.is_view(pending.name):  # as dbt makes it
             self.database.execute(print_sql(self.engine, exp.Drop(tables=[pending], kind="VIEW"), pretty=False))
-        for sql in create_table_as(self.engine, call, "pending", query, pretty=False):
-            self.database.roomy(partial(self.database.execute, sql))
+        self.database.roomy(lambda: self.database.in_passes(partial(self._make_pending, call, query, ordered)))
         return self.number(plan, queries.count_rows("pending"))
+
+    def _make_pending(self, call: Step, query: exp.Query, ordered: bool, passes: int) -> None:
+        first, *others = _parts(select("*").from_(query.subquery("pending")), passes)
+        if ordered and not others:
+            first = first.order_by("prompt")
+        made = create_table_as(self.engine, call, "pending", first, pretty=False)
+        made += [call.relations.line(exp.Insert(this=symbol("pending"), expression=part)) for part in others]
+        if ordered and others:
+            sorted_ = select("*").from_(symbol("pending")).order_by("prompt")
+            made += create_table_as(self.engine, call, "pending", sorted_, pretty=False)
+        for sql in made:
+            self.database.execute(sql)
 
     def make(self, plan: Plan, role: str, query: exp.Query) -> None:
         """Make the table of a role afresh from a query, with more memory where that is needed."""
@@ -262,8 +271,12 @@ class DuckDBBackend(Backend):
 
     def count(self, calls: Iterable[Step]) -> int:
         """Return how many requests some calls have to ask."""
-        texts = [call.relations.line(queries.count_pending(call)) for call in calls]
-        return sum(self.database.roomy(lambda: [int(self.database.one(sql)) for sql in texts]))
+        counts = [partial(self.database.in_passes, partial(self._count, call)) for call in calls]
+        return sum(self.database.roomy(count) for count in counts)
+
+    def _count(self, call: Step, passes: int) -> int:
+        parts = _parts(queries.count_pending(call), passes)
+        return sum(int(self.database.one(call.relations.line(part))) for part in parts)
 
     def requests(self, call: Step, count: int) -> Iterator[Request]:
         """Return the pending requests in their order, a page at a time."""
@@ -314,11 +327,35 @@ class DuckDBBackend(Backend):
         """Return the rows, how many of them repeat the key of another row, and how many have a NULL in it."""
         columns = [exp.column(exp.to_identifier(name, quoted=True)) for name in key]
         missing = exp.or_(*(exp.Is(this=column.copy(), expression=exp.Null()) for column in columns))
-        # Hashes of 64 bits: long keys take no more memory than short ones.
-        distinct = exp.Count(this=exp.Distinct(expressions=[func("hash", *columns)]))
         nulls = exp.Sum(this=exp.Case(ifs=[exp.If(this=missing, true=literal(1))], default=literal(0)))
-        rows, different, without = self.rows(plan, select("COUNT(*)", distinct, nulls).from_(symbol("prompts")))[0]
-        return int(rows), int(rows) - int(different), int(without or 0)
+        rows, distinct, without = self._distinct(plan, columns, func("hash", *columns), nulls)
+        return rows, rows - distinct, without
+
+    def size(self, plan: Plan) -> tuple[int, int]:
+        """Return the number of rows and of distinct requests."""
+        hash_ = exp.column("request_hash")
+        known = exp.Not(this=exp.Is(this=hash_.copy(), expression=exp.Null()))
+        value = exp.Case(ifs=[exp.If(this=known, true=func("hash", hash_))])
+        rows, distinct = self._distinct(plan, [hash_], value)
+        return rows, distinct
+
+    def _distinct(self, plan: Plan, columns: Sequence[Sql], value: Sql, *counts: Sql) -> list[int]:
+        """Return the number of prompts, that of the distinct values of some columns, and further counts.
+
+        ``value`` is their hash of 64 bits: long texts take no more memory than short ones.
+        """
+        query = select("COUNT(*)", exp.Count(this=exp.Distinct(expressions=[value])), *counts).from_(symbol("prompts"))
+        hashed = func("hash", *columns)
+
+        def read(passes: int) -> list[int]:
+            found = []
+            for number in range(passes):
+                part = exp.Mod(this=hashed.copy(), expression=literal(passes))
+                within = query.where(exp.EQ(this=part, expression=literal(number))) if passes > 1 else query
+                found += self.database.db.execute(plan.relations.line(within)).fetchall()
+            return [sum(int(number or 0) for number in column) for column in zip(*found, strict=True)]
+
+        return self.database.roomy(lambda: self.database.in_passes(read))
 
     def check_before_retry(self, enrichment: Enrichment) -> None:
         """Refuse an output without a run, and files that no run wrote. Raises ConfigError."""
@@ -365,3 +402,11 @@ class TemporaryBackend(DuckDBBackend):
         """Return the tables of the results with the folder."""
         tables = super().result_tables(plan)
         return None if tables is None else replace(tables, folder=self.folder)
+
+
+def _parts(requests: exp.Select, passes: int) -> list[exp.Select]:
+    """Return a query over requests in so many parts, by their hashes."""
+    if passes == 1:
+        return [requests]
+    hash_ = exp.column("request_hash")
+    return [requests.where(queries.hash_slice(hash_, number, passes, nulls=False)) for number in range(passes)]

@@ -39,6 +39,9 @@ class Policy:
     """Each thread needs memory, and more threads make no run faster, because the model is slower."""
     slice_rows: int = 1_250_000
     """The rows of one slice of ``checked``. Slices bound the memory of a run of many rows."""
+    passes: int = 1
+    """How often rows are read at first for their distinct values: a part of the values each time."""
+    passes_most: int = 256
     page_rows: int = 4096
     """The pending requests read at a time."""
     row_group_rows: int = 8192
@@ -210,6 +213,21 @@ class Database:
                     raise
                 self.memory_mib *= 2
                 self.db.execute(f"SET memory_limit = '{self.memory_mib}MiB'")
+
+    def in_passes(self, work: Callable[[int], T]) -> T:
+        """Do repeatable work that goes through its rows so many times, and handles a part of them each time.
+
+        Distinct values need the memory of all of them. On lack of memory there are four times as many passes; work
+        that has passes enough raises OutOfMemoryException.
+        """
+        passes = self.policy.passes
+        while True:
+            try:
+                return work(passes)
+            except duckdb.OutOfMemoryException:
+                if self.in_transaction or passes >= self.policy.passes_most:
+                    raise
+                passes *= 4
 
     def attach(self, path: Path) -> None:
         """Attach the input's database. A table name in the source resolves there first."""
