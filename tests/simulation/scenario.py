@@ -191,6 +191,8 @@ def followed(scenario: Scenario) -> Scenario:
     for fault in draw.sample(faults, min(len(faults), draw.choice((0, 1, 1, 2, 4)))):
         of_servers = "/" in fault.kind
         more = draw.randint(1, 8) if not of_servers and draw.random() < 0.5 else 0
+        if fault.kind == "wall":
+            more = 0  # a clock that is more than 26 hours ahead is not allowed for
         faults += [replace(fault, number=fault.number + step) for step in range(1, more + 1)]
         if draw.random() < 0.5:
             ends = ENDS_AT.get(fault.moment.removeprefix("retry "), ("kill-before", "stop", "stop-twice"))

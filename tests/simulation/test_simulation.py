@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 
 import pytest
 
@@ -16,7 +17,7 @@ from tests.simulation import fleet, gateway
 from tests.simulation.__main__ import SUBJECTS, command_of, outcome_of_seed, quiet, shrunk
 from tests.simulation.lives import BrokenError, live
 from tests.simulation.mutants import MUTANTS
-from tests.simulation.scenario import with_independent_faults
+from tests.simulation.scenario import Fault, with_independent_faults
 
 GROUPS = 4
 SEEDS = {"run": 9, "gateway": 4, "fleet": 24, "contention": 60}
@@ -49,6 +50,20 @@ def test_each_planted_fault_can_be_planted() -> None:
 def test_a_seed_that_failed_once_holds(seed: int) -> None:
     """A batch was created twice where its reply was lost, and then that of the look for it."""
     live(with_independent_faults(seed))
+
+
+@pytest.mark.parametrize(
+    ("seed", "others", "faults"),
+    [
+        pytest.param(1413, 1.0, (), id="a batch of others was taken for one whose reply was lost"),
+        pytest.param(1277, 0.0, (Fault("vendor", 5, "halt"),), id="the last request failed alone, and the run ended"),
+    ],
+)
+def test_a_run_of_a_vendor_that_others_use_holds(seed: int, others: float, faults: tuple[Fault, ...]) -> None:
+    found = with_independent_faults(seed)
+    assert found.batches is not None
+    batches = replace(found.batches, nature=replace(found.batches.nature, others=others))
+    live(replace(found, batches=batches, faults=(*found.faults, *faults)))
 
 
 @pytest.mark.parametrize(
