@@ -179,7 +179,7 @@ class DuckDBBackend(Backend):
         pending = plan.relations.table("pending")
         if self.database.is_view(pending.name):  # as dbt makes it
             self.database.execute(print_sql(self.engine, exp.Drop(tables=[pending], kind="VIEW"), pretty=False))
-        self.database.roomy(lambda: self.database.in_passes(partial(self._make_pending, call, query, ordered)))
+        self.database.in_passes(partial(self._make_pending, call, query, ordered))
         return self.number(plan, queries.count_rows("pending"))
 
     def _make_pending(self, call: Step, query: exp.Query, ordered: bool, passes: int) -> None:
@@ -271,8 +271,7 @@ class DuckDBBackend(Backend):
 
     def count(self, calls: Iterable[Step]) -> int:
         """Return how many requests some calls have to ask."""
-        counts = [partial(self.database.in_passes, partial(self._count, call)) for call in calls]
-        return sum(self.database.roomy(count) for count in counts)
+        return sum(self.database.in_passes(partial(self._count, call)) for call in calls)
 
     def _count(self, call: Step, passes: int) -> int:
         parts = _parts(queries.count_pending(call), passes)
@@ -355,7 +354,7 @@ class DuckDBBackend(Backend):
                 found += self.database.db.execute(plan.relations.line(within)).fetchall()
             return [sum(int(number or 0) for number in column) for column in zip(*found, strict=True)]
 
-        return self.database.roomy(lambda: self.database.in_passes(read))
+        return self.database.in_passes(read)
 
     def check_before_retry(self, enrichment: Enrichment) -> None:
         """Refuse an output without a run, and files that no run wrote. Raises ConfigError."""

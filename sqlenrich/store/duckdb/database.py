@@ -217,17 +217,21 @@ class Database:
     def in_passes(self, work: Callable[[int], T]) -> T:
         """Do repeatable work that goes through its rows so many times, and handles a part of them each time.
 
-        Distinct values need the memory of all of them. On lack of memory there are four times as many passes; work
-        that has passes enough raises OutOfMemoryException.
+        Distinct values need the memory of all of them. On lack of memory there are four times as many passes; where
+        these are enough, there is more memory.
         """
-        passes = self.policy.passes
-        while True:
-            try:
-                return work(passes)
-            except duckdb.OutOfMemoryException:
-                if self.in_transaction or passes >= self.policy.passes_most:
-                    raise
-                passes *= 4
+
+        def repeated() -> T:
+            passes = self.policy.passes
+            while True:
+                try:
+                    return work(passes)
+                except duckdb.OutOfMemoryException:
+                    if passes >= self.policy.passes_most:
+                        raise
+                    passes *= 4
+
+        return work(self.policy.passes) if self.in_transaction else self.roomy(repeated)
 
     def attach(self, path: Path) -> None:
         """Attach the input's database. A table name in the source resolves there first."""
