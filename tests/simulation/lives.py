@@ -31,7 +31,7 @@ from tests.simulation.backend import SimBackend
 from tests.simulation.faults import FaultyLives, shortest_window, tear
 from tests.simulation.network import ANSWER_COST, ANSWER_TOKENS, PORT, PROMPT, SECOND, Network, answer_to
 from tests.simulation.scenario import Fault, Scenario
-from tests.simulation.vendor import VendorSide, vendor_maker
+from tests.simulation.vendor import CALLS, VendorSide, vendor_maker
 from tests.simulation.world import Hung, Killed, World
 
 SECRET = "sk-of-the-simulation"
@@ -213,7 +213,7 @@ class Lives(FaultyLives):
     def on_call(self, name: str) -> str:
         """Return what happens to a call of the vendor."""
         self.world.moment("vendor")
-        if self.at_call == "too-many" and name != "create":
+        if CALLS.get(self.at_call, name) != name:
             return ""
         kind, self.at_call = self.at_call, ""
         self.world.note(f"vendor: {name} {kind}".rstrip())

@@ -14,6 +14,8 @@ REQUEST_FAULTS = (
 )  # fmt: skip
 OUTAGES = ("refuse", "busy", "silent", "429", "401")
 VENDOR_FAULTS = ("unavailable", "too-many", "lost-before", "lost-after", "kill-before", "stop")
+ANSWER_FAULTS = ("damaged", "broken-off", "gone", "refused")
+"""What happens to the answers of a batch, or to all of it after its creation."""
 BATCHES_FIRST, BATCHES_EACH = 1, 4
 """The seeds of runs by batches."""
 ENDS_AT = {"append": ("kill-before",), "called": ("kill-before",), "vendor": ("kill-before", "stop")}
@@ -165,6 +167,8 @@ def beside_others(scenario: Scenario) -> Scenario:
         faults.append(Fault("vendor", draw.randint(1, 12), "wall", draw.uniform(-90_000, 90_000)))
     if draw.random() < 0.2:
         faults.append(Fault("vendor", draw.randint(3, 20), "halt"))
+    for kind in draw.sample(ANSWER_FAULTS, draw.choice((0, 0, 1, 2))):
+        faults.append(Fault("vendor", draw.randint(1, 12), kind))
     return replace(scenario, batches=replace(scenario.batches, nature=nature), faults=tuple(faults))
 
 

@@ -12,6 +12,7 @@ from typing import Any
 from sqlenrich.core.endpoint import Endpoint
 from sqlenrich.llm.batch.answer_lines import read_line
 from sqlenrich.llm.batch.errors import (
+    DamagedFileError,
     EnqueuedLimitError,
     GoneError,
     OverLimitsError,
@@ -36,6 +37,11 @@ from tests.simulation.world import World
 
 FATES = ("answered", "answered", "answered", "failed", "expired", "lost", "twice", "foreign")
 """What may become of single requests: ``failed`` has status 500, ``lost`` has no line, ``twice`` two of them."""
+
+SPOILED = {"damaged": DamagedFileError, "broken-off": UnavailableError}
+"""What ends the reading of answers after half of them."""
+CALLS = {"too-many": "create", "refused": "create", **dict.fromkeys((*SPOILED, "gone"), "results")}
+"""The call that such a fault waits for; all others happen to any call."""
 
 
 @dataclass(frozen=True)
@@ -77,6 +83,10 @@ class SentBatch:
     """When the run cancelled it, before anything of it was asked."""
     halted: bool = False
     """Whether somebody else cancelled it, while it was asked."""
+    refused: bool = False
+    """Whether the vendor takes it, and then finds that too many tokens wait already."""
+    gone: bool = False
+    """Whether its answers are no longer there."""
     is_others: bool = False
 
     def state_at(self, seconds: float) -> str:
@@ -85,6 +95,8 @@ class SentBatch:
             return "cancelled"
         if seconds < self.ends_at:
             return "in_progress"
+        if self.refused:
+            return "failed"
         return "expired" if "expired" in self.fates.values() else "ended"
 
 
@@ -113,7 +125,7 @@ class VendorSide:
         return [
             one.prompts[id]
             for one in self.own
-            if one.cancelled_at is None
+            if one.cancelled_at is None and not one.gone
             for id, fate in one.fates.items()
             if fate in ("answered", "twice", "foreign")
         ]
@@ -127,7 +139,7 @@ class VendorSide:
             if fate in ("failed", "lost")
         )
 
-    def create(self, key: str, file_id: str) -> str:
+    def create(self, key: str, file_id: str, *, refused: bool = False) -> str:
         """Begin a batch and draw what becomes of it."""
         file = self.files[file_id]
         id = f"batch_{len(self.batches) + 1}"
@@ -135,7 +147,9 @@ class VendorSide:
         now, odd = self.world.seconds, self.nature.odd
         fates = {one: draw.choice(FATES) if draw.random() < odd else "answered" for one in file.prompts}
         ends_at = now + draw.uniform(1.0, self.nature.longest_s)
-        self.batches[id] = SentBatch(key, file_id, now, ends_at, file.prompts, fates)
+        if refused:
+            fates, ends_at = dict.fromkeys(fates, "unasked"), now + draw.uniform(1.0, 60.0)
+        self.batches[id] = SentBatch(key, file_id, now, ends_at, file.prompts, fates, refused=refused)
         self.world.note(f"{id} of {key}: {len(fates)} requests, ends after {ends_at - now:,.0f} s")
         return id
 
@@ -170,6 +184,8 @@ class SimVendor:
     def __init__(self, side: VendorSide, body: Body, shown: str) -> None:
         self.side, self.shown, self._body = side, shown, body
         self.limits = BatchLimits(1000, 1_000_000)
+        self._kind = ""
+        """What happens to the last call."""
 
     def __enter__(self) -> SimVendor:
         return self
@@ -204,7 +220,9 @@ class SimVendor:
 
     def create(self, key: str, file_id: str) -> BatchInfo:
         self.side.let_others_create(len(self.side.files[file_id].prompts))
-        return self._info(self._called("create", lambda: self.side.create(key, file_id)))
+        return self._info(
+            self._called("create", lambda: self.side.create(key, file_id, refused=self._kind == "refused"))
+        )
 
     def find(self, key: str, since: datetime, requests: int, custom_ids: Collection[str]) -> list[BatchInfo]:
         self._called("list", lambda: None)
@@ -232,13 +250,16 @@ class SimVendor:
     def results(self, info: BatchInfo) -> BatchResults:
         self._called("results", lambda: None)
         one = self.side.batches[info.vendor_id]
+        one.gone |= self._kind == "gone"
+        if one.gone:
+            raise GoneError(f"the answers of {info.vendor_id} are not there any more")
         lines: list[bytes] = []
         if one.state_at(self.side.world.seconds) == "in_progress":
             return BatchResults(iter(()))
         for id, prompt in one.prompts.items():
             fate = one.fates[id] if one.cancelled_at is None else "expired"
             lines += _lines(id, prompt, fate)
-        return BatchResults(self._read(lines))
+        return BatchResults(self._read(lines, self._kind))
 
     def cancel(self, vendor_id: str) -> BatchInfo:
         def done() -> None:
@@ -249,15 +270,17 @@ class SimVendor:
         self._called("cancel", done)
         return self._info(vendor_id)
 
-    def _read(self, lines: Sequence[bytes]) -> Any:
-        for line in lines:
+    def _read(self, lines: Sequence[bytes], kind: str) -> Any:
+        for number, line in enumerate(lines):
+            if kind in SPOILED and number >= len(lines) // 2:
+                raise SPOILED[kind]("the answers broke off")
             yield read_line(line, self._body.read, self.shown)
 
     def _called(self, name: str, do: Callable[[], Any]) -> Any:
         """Do what a call asks for, or fail; a lost reply may come before and after the vendor did it."""
         side = self.side
         side.world.elapse(0.2)
-        kind = side.at_call(name)
+        kind = self._kind = side.at_call(name)
         makes = name in ("upload", "create")
         if kind == "unavailable":
             raise UnavailableError("the vendor is busy", 1.0)
@@ -287,9 +310,10 @@ class SimVendor:
             state=state,
             created_at=self._moment(one.at),
             requests=len(one.prompts),
+            failure=EnqueuedLimitError("too many tokens wait already") if state == "failed" else None,
             counts=BatchCounts(len(one.prompts)) if ended else BatchCounts(open=len(one.prompts)),
             input_file=one.file_id,
-            output_files=("out",) if ended else (),
+            output_files=("out",) if ended and state != "failed" else (),
             ended_at=self._moment(min(one.ends_at, now)) if ended else None,
         )
 
