@@ -42,6 +42,8 @@ class Policy:
     passes: int = 1
     """How often rows are read at first for their distinct values: a part of the values each time."""
     passes_most: int = 256
+    passes_mib: int = 640
+    """The limit of memory beyond which there are more passes, before there is more memory: these read all rows."""
     page_rows: int = 4096
     """The pending requests read at a time."""
     row_group_rows: int = 8192
@@ -217,8 +219,8 @@ class Database:
     def in_passes(self, work: Callable[[int], T]) -> T:
         """Do repeatable work that goes through its rows so many times, and handles a part of them each time.
 
-        Distinct values need the memory of all of them. On lack of memory there are four times as many passes; where
-        these are enough, there is more memory.
+        Distinct values need the memory of all of them. On lack of memory there is more of it up to ``passes_mib``, then
+        there are four times as many passes, and where these are enough, there is more memory.
         """
 
         def repeated() -> T:
@@ -227,7 +229,7 @@ class Database:
                 try:
                     return work(passes)
                 except duckdb.OutOfMemoryException:
-                    if passes >= self.policy.passes_most:
+                    if self.memory_mib < self.policy.passes_mib or passes >= self.policy.passes_most:
                         raise
                     passes *= 4
 
