@@ -30,6 +30,7 @@ from local import PROMPT, show
 from memory import resident
 
 import sqlenrich as se
+from sqlenrich.store.duckdb.kept_prompts import SETTLED_S
 
 CHILD = """
 import sys
@@ -162,6 +163,7 @@ def main() -> None:
     with folder_of(given.folder) as folder:
         (folder / "r.prompt").write_text(PROMPT, encoding="utf-8")
         make_input(folder / "rows.parquet", given.rows, given.distinct)
+        time.sleep(SETTLED_S)  # of a file that has just changed no prompts are kept
         lives: list[Life] = []
         left = given.distinct
         for number, phase in enumerate([*phases, "whole"]):
