@@ -81,37 +81,46 @@ def make_sent(stored: StoredOutput) -> None:
         f"SELECT DISTINCT request_hash, prompt FROM {PROMPTS} WHERE request_hash IS NOT NULL AND prompt IS NOT NULL"
         ") GROUP BY request_hash"
     )
+    tests = _calls_sql(stored)
+    call = f"CASE {' '.join(tests)} END" if tests else "NULL"
     stored.fetch(
-        f"CREATE OR REPLACE TEMP TABLE {SENT} AS SELECT request_hash, attempt, run_id, asked_at, sent_hash, "
-        f"CAST(NULL AS VARCHAR) AS told, CAST(NULL AS INTEGER) AS call FROM {RESPONSES}"
+        f"CREATE OR REPLACE TEMP TABLE {SENT} AS SELECT s.request_hash, attempt, run_id, asked_at, sent_hash, "
+        f"CAST(NULL AS VARCHAR) AS told, CAST({call} AS INTEGER) AS call "
+        f"FROM {RESPONSES} AS s LEFT JOIN {KNOWN} AS k USING (request_hash)"
     )
-    asked = {run_id for (run_id,) in stored.fetch(f"SELECT DISTINCT run_id FROM {SENT}")}
     for run_id, line in stored.lines.items():
-        request = line.request
-        if request is None or run_id not in asked:
-            continue
-        told = request.retry and request.feedback  # then the verdict before says what stood behind the prompt
-        for place, call in enumerate(() if told else request.calls):
-            stored.fetch(
-                f"UPDATE {SENT} AS s SET call = {place} FROM {KNOWN} AS k WHERE s.run_id = ? AND s.call IS NULL "
-                f"AND s.request_hash = k.request_hash AND sha256({text(call.constant)} || k.prompt) = s.sent_hash",
-                run_id,
-            )
-        if not request.retry:
-            others = " OR ".join(f"sha256({text(one)} || k.prompt) = s.sent_hash" for one in constants(stored))
-            stored.fetch(
-                f"UPDATE {SENT} AS s SET call = 0 FROM {KNOWN} AS k WHERE s.run_id = ? AND s.call IS NULL "
-                f"AND s.request_hash = k.request_hash AND s.sent_hash = s.request_hash AND ({others})",
-                run_id,
-            )
-        elif told:
+        if line.request is not None and line.request.retry and line.request.feedback:
             attempts = stored.fetch(
                 f"SELECT DISTINCT attempt FROM {SENT} SEMI JOIN {KNOWN} USING (request_hash) "
                 "WHERE run_id = ? AND call IS NULL AND attempt > 1 ORDER BY attempt",
                 run_id,
             )
             for (attempt,) in attempts:
-                _add_feedback(stored, request, run_id, attempt)
+                _add_feedback(stored, line.request, run_id, attempt)
+
+
+def _calls_sql(stored: StoredOutput) -> list[str]:
+    """Return the cases that give the call of an answer: the one whose constant makes the hash of what was sent.
+
+    Where feedback stands behind the prompt there is none: the verdict before tells it.
+    """
+    runs: dict[tuple[tuple[str, ...], bool], list[str]] = {}
+    for (run_id,) in stored.fetch(f"SELECT DISTINCT run_id FROM {RESPONSES} ORDER BY ALL"):
+        line = stored.lines.get(run_id)
+        if line is not None and (request := line.request) is not None and not (request.retry and request.feedback):
+            alike = tuple(call.constant for call in request.calls), request.retry
+            runs.setdefault(alike, []).append(text(run_id))
+    others = " OR ".join(f"sha256({text(one)} || k.prompt) = s.sent_hash" for one in constants(stored)) or "FALSE"
+    tests = []
+    for (calls, retry), named in runs.items():
+        when = f"WHEN s.run_id IN ({', '.join(named)}) AND "
+        tests += [
+            f"{when}sha256({text(constant)} || k.prompt) = s.sent_hash THEN {place}"
+            for place, constant in enumerate(calls)
+        ]
+        if not retry:
+            tests.append(f"{when}s.sent_hash = s.request_hash AND ({others}) THEN 0")
+    return tests
 
 
 def constants(stored: StoredOutput) -> list[str]:
