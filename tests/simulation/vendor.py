@@ -117,7 +117,7 @@ class VendorSide:
         return [one for one in self.batches.values() if not one.is_others]
 
     def requests(self) -> int:
-        """Return the requests of all batches."""
+        """Return the requests of the runs' batches."""
         return sum(len(one.prompts) for one in self.own)
 
     def paid(self) -> list[str]:

@@ -42,6 +42,7 @@ class Policy:
     passes: int = 1
     """How often rows are read at first for their distinct values: a part of the values each time."""
     passes_most: int = 256
+    """The most passes: beyond them there is more memory."""
     passes_mib: int = 640
     """The limit of memory beyond which there are more passes, before there is more memory: these read all rows."""
     page_rows: int = 4096
