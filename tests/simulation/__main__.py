@@ -13,13 +13,14 @@ from __future__ import annotations
 import argparse
 import gc
 import logging
+import signal
 import sys
 import time
 import traceback
 import warnings
 from collections import Counter
 from collections.abc import Callable, Collection, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from functools import partial
 from multiprocessing import Pool
@@ -36,6 +37,8 @@ SUBJECTS: dict[str, tuple[Callable[[int], Scenario], Callable[[Scenario], Any]]]
     "contention": (contention.drawn, contention.live),
 }
 """What draws a scenario of each subject, and what lives it."""
+TOLD_EVERY = 500
+"""After so many seeds a line is printed."""
 
 
 @dataclass(frozen=True)
@@ -114,9 +117,13 @@ def run_seeds(given: argparse.Namespace) -> int:
     """Run seeds and print those that fail. Return the exit status."""
     began, failed, done = time.monotonic(), 0, []
     seeds = range(given.first, given.first + given.seeds * given.step, given.step)
-    with Pool(given.jobs) as pool:  # its end ends what still runs
+    # An interrupt ends the seeds and tells what those that ran came to. The end of the pool ends what still runs.
+    ignored = partial(signal.signal, signal.SIGINT, signal.SIG_IGN)
+    with Pool(given.jobs, ignored) as pool, suppress(KeyboardInterrupt):
         for one in pool.imap_unordered(partial(outcome_of_seed, given.of), seeds):
             done.append(one)
+            if len(done) % TOLD_EVERY == 0:
+                print(f"{len(done):,} of {len(seeds):,} seeds, {failed:,} failed", flush=True)
             if one.problem:
                 failed += 1
                 print(f"seed {one.seed}: {one.problem}\n  replay: {command_of(given.of, one.seed)}", flush=True)

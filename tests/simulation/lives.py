@@ -520,14 +520,15 @@ class Lives(FaultyLives):
             raise BrokenError("a row is missing, or there twice")
         for row in self.rows():
             key = row["id"]
-            prompt = named(f"{PROMPT}{row['body']}", good[key][2] if key in good else "m")
-            if {prompt, named(prompt.removeprefix(f"{SECOND} "), SECOND)} & delivered.lied:
+            first = f"{PROMPT}{row['body']}"
+            second = named(first, SECOND)
+            prompt = second if key in good and good[key][2] == SECOND else first
+            if {prompt, second} & delivered.lied:
                 continue
             expected = expected_of(row, prompt)
             found = good[key][:2] if key in good else bad.get(key)
-            # A refused row of a cascade may have the failure of either model.
-            asked = {prompt} if key in good else {prompt, named(prompt, SECOND)}
-            failed = sum(delivered.failed.get(one, 0) for one in asked)
+            # In a cascade either model may have failed before the other one answered.
+            failed = sum(delivered.failed.get(one, 0) for one in (first, second))
             failed += 0 if self.vendor is None else self.vendor.failed(prompt)
             given_up = failed > 0 and (attempts[key] >= MOST_ATTEMPTS or failed >= MOST_TIMEOUTS)
             if found != expected and not (found == "CALL_ERROR" and given_up):
