@@ -203,12 +203,16 @@ def test_prompts_are_made_again_where_the_same_file_may_give_other_rows(
     assert ("mark",) not in rows(output, "SELECT prompt FROM intent_prompts")
 
 
-@pytest.mark.parametrize(("slice_rows", "passes"), [(1, 1), (3, 4), (11, 16), (40, 256)])
-def test_tables_are_the_same_in_slices_of_any_size(tmp_path: Path, slice_rows: int, passes: int) -> None:
+@pytest.mark.parametrize(
+    ("slice_rows", "slices_most", "passes"), [(1, 64, 1), (1, 3, 1), (3, 64, 4), (11, 1, 16), (40, 64, 256)]
+)
+def test_tables_are_the_same_in_slices_of_any_size(
+    tmp_path: Path, slice_rows: int, slices_most: int, passes: int
+) -> None:
     data = tmp_path / "in.csv"
     data.write_text("id,body\n" + "".join(f"{i},{'' if i % 9 == 0 else i % 17}\n" for i in range(40)), encoding="utf-8")
     prompt, tables = write_prompt(tmp_path), []
-    for policy in (Policy(), Policy(slice_rows=slice_rows, passes=passes)):
+    for policy in (Policy(), Policy(slice_rows=slice_rows, slices_most=slices_most, passes=passes)):
         output = tmp_path / f"{policy.passes}-{policy.slice_rows}.duckdb"
         report = se.run(se.load(prompt), input=data, output=DuckDBBackend(output, policy), mock=True)
         assert (report.exit_status, report.rows_in, report.distinct_requests, report.calls) == (0, 40, 17, 17)

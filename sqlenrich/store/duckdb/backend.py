@@ -222,7 +222,7 @@ class DuckDBBackend(Backend):
         query.ctes[-1].this.select(exp.column(SOURCE_ROW, table="p"), copy=False)  # the rows with their answers
         query.order_by(exp.column(SOURCE_ROW), copy=False)
         rows = self.number(plan, queries.count_rows("prompts"))
-        count = max(1, -(-rows // self.policy.slice_rows))
+        count = min(max(1, -(-rows // self.policy.slice_rows)), self.policy.slices_most)
         again: list[Sql] = []
         if asked_by is not None:
             asked = queries.asked_hashes(asked_by).subquery(copy=False)

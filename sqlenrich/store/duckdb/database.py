@@ -39,6 +39,8 @@ class Policy:
     """Each thread needs memory, and more threads make no run faster, because the model is slower."""
     slice_rows: int = 1_250_000
     """The rows of one slice of ``checked``. Slices bound the memory of a run of many rows."""
+    slices_most: int = 64
+    """The most slices: each reads the hashes of all rows. Beyond ``slice_rows`` times these the slices are larger."""
     passes: int = 1
     """How often rows are read at first for their distinct values: a part of the values each time."""
     passes_most: int = 256
