@@ -213,6 +213,15 @@ def test_an_endpoint_that_only_fails_is_given_up_below_the_own_limits_too() -> N
         assert len(server.asked) < 100
 
 
+def test_the_list_of_models_of_an_endpoint_that_answered_nothing_ends_no_outage() -> None:
+    with ScriptedEndpoint(latency_s=0.01) as one, ScriptedEndpoint(rates={"429": 1.0}) as two:
+        asked = model(one, two, concurrency=4, max_refusals=4)
+        with Client(asked, concurrency=4, give_up_s=1.0) as client:
+            with pytest.raises(RunError, match="stopped answering"):
+                stream(client, 60, {1: lambda: one.rates.update({"429": 1.0})})
+            assert (client.stats.answered > 0, client.stats.failed) == (True, 0)
+
+
 def _held(server: ScriptedEndpoint, asked: EndpointModel) -> None:
     asked.limiter.endpoints[0].blocked_until = time.monotonic() + 60
 

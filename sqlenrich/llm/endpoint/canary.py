@@ -40,8 +40,9 @@ class _State:
 class Canary:
     """Says whether a URL answers now. For the event loop's thread alone.
 
-    It repeats the shortest request that the URL answered before. Where none was answered, or the caps allow no further
-    request, it asks for the list of models: any status but 401, 403 and 5xx shows that the endpoint works.
+    It repeats the shortest request that the URL answered before, or else another URL: a gateway lists its models while
+    it refuses every request. Where none was answered, or the caps allow no further request, it asks for the list of
+    models: any status but 401, 403 and 5xx shows that the endpoint works.
     """
 
     def __init__(
@@ -88,11 +89,16 @@ class Canary:
         async with state.lock:
             if runtime.monotonic() - state.asked_at >= self.policy.valid_s:
                 try:
-                    state.answers = await self._ask(number, state)
+                    state.answers = await self._ask(number, self._repeated(state))
                 except (HttpError, OSError, ValueError):
                     state.answers = False
                 state.asked_at = runtime.monotonic()
             return state.answers
+
+    def _repeated(self, state: _State) -> _State:
+        """Return the state whose request is asked: of the URL, or of another one where it answered nothing yet."""
+        others = [one for one in self._states if one.body is not None]
+        return state if state.body is not None or not others else min(others, key=lambda one: len(one.body or b""))
 
     async def _ask(self, number: int, state: _State) -> bool:
         policy, connections = self.policy, self._connections

@@ -15,6 +15,7 @@ from sqlenrich.core.text_table import shown
 from sqlenrich.plan.relations import RELATIONS
 from sqlenrich.quality.audit.differing_rows import DifferingRows, column_types, differing_rows
 from sqlenrich.quality.audit.rebuilt_requests import (
+    ASKED,
     KNOWN,
     PROMPTS,
     RESPONSES,
@@ -133,9 +134,8 @@ def count_problems(stored: StoredOutput) -> Iterator[Problem]:
 def hash_problems(stored: StoredOutput) -> Iterator[Problem]:
     """Check the hash of each row's request: that of a run's constant and the row's prompt."""
     tests = " AND ".join(f"sha256({text(one)} || prompt) <> request_hash" for one in constants(stored)) or "TRUE"
-    asked = f"{PROMPTS} WHERE prompt IS NOT NULL AND request_hash IS NOT NULL"
     rows = stored.fetch(
-        f"WITH wrong AS (SELECT request_hash, prompt FROM {asked} GROUP BY ALL HAVING {tests}) "
+        f"WITH wrong AS (FROM {ASKED} WHERE {tests}) "
         f"SELECT {_key(stored)}, request_hash FROM {PROMPTS} SEMI JOIN wrong USING (request_hash, prompt) ORDER BY ALL"
     )
     found = [

@@ -22,11 +22,13 @@ from sqlenrich.store.shared_request import ENGINE, NO_BODY, SharedRequest
 if TYPE_CHECKING:
     from sqlenrich.plan.plan import Step
 
-PROMPTS, RESPONSES, KNOWN, PART, ANSWERS, JUDGED, SENT = (
-    f"sqlenrich_audit_{name}" for name in ("prompts", "responses", "known", "part", "answers", "judged", "sent")
+PROMPTS, RESPONSES, ASKED, KNOWN, PART, ANSWERS, JUDGED, SENT = (
+    f"sqlenrich_audit_{name}"
+    for name in ("prompts", "responses", "asked", "known", "part", "answers", "judged", "sent")
 )
-"""Temporary tables: the rows with their prompts, the answers to them, the prompt of each request, some of both, the
-answers before an attempt, their verdicts, and what was sent for each answer."""
+"""Temporary tables: the rows with their prompts, the answers to them, the distinct prompts with their hashes, the
+prompt of each request, some of both, the answers before an attempt, their verdicts, and what was sent for each
+answer."""
 PAGE_ROWS = 2048
 NOT_STORED = "its prompt is not stored"
 WHY_NOT_STORED = {
@@ -53,7 +55,10 @@ class RebuiltRequest:
 
 
 def make_views(stored: StoredOutput, test: str = "TRUE") -> None:
-    """Make the views of the rows that meet a test, and of the answers to their requests; without one, of all."""
+    """Make the views of the rows that meet a test, and of the answers to their requests; without one, of all.
+
+    Their distinct prompts are a table.
+    """
     if "prompts" in stored.tables:
         rows = f"FROM {stored.tables['prompts']}"
     else:  # the last run kept none
@@ -64,6 +69,10 @@ def make_views(stored: StoredOutput, test: str = "TRUE") -> None:
     stored.db.execute(f"CREATE OR REPLACE TEMP VIEW {PROMPTS} AS FROM ({rows}) WHERE {test}")
     answers = "" if test == "TRUE" else f" WHERE request_hash IN (SELECT request_hash FROM {PROMPTS})"
     stored.db.execute(f"CREATE OR REPLACE TEMP VIEW {RESPONSES} AS FROM {stored.tables['responses']}{answers}")
+    stored.fetch(
+        f"CREATE OR REPLACE TEMP TABLE {ASKED} AS SELECT DISTINCT request_hash, prompt FROM {PROMPTS} "
+        "WHERE request_hash IS NOT NULL AND prompt IS NOT NULL"
+    )
 
 
 def judging(stored: StoredOutput, request: SharedRequest, tables: Mapping[str, str]) -> tuple[Step, Step, Step]:
@@ -77,9 +86,8 @@ def judging(stored: StoredOutput, request: SharedRequest, tables: Mapping[str, s
 def make_sent(stored: StoredOutput) -> None:
     """Make the table of what each stored answer was sent: its call and what was told behind the prompt, where known."""
     stored.fetch(
-        f"CREATE OR REPLACE TEMP TABLE {KNOWN} AS SELECT request_hash, any_value(prompt) AS prompt FROM ("
-        f"SELECT DISTINCT request_hash, prompt FROM {PROMPTS} WHERE request_hash IS NOT NULL AND prompt IS NOT NULL"
-        ") GROUP BY request_hash"
+        f"CREATE OR REPLACE TEMP TABLE {KNOWN} AS SELECT request_hash, any_value(prompt) AS prompt FROM {ASKED} "
+        "GROUP BY request_hash"
     )
     tests = _calls_sql(stored)
     call = f"CASE {' '.join(tests)} END" if tests else "NULL"
