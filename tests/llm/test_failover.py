@@ -7,6 +7,7 @@ import threading
 import time
 from collections import Counter
 from collections.abc import Callable
+from contextlib import ExitStack
 from dataclasses import replace
 from typing import Any
 
@@ -211,6 +212,15 @@ def test_an_endpoint_that_only_fails_is_given_up_below_the_own_limits_too() -> N
         with Client(asked, concurrency=4, give_up_s=1.0) as client, pytest.raises(RunError, match="stopped answering"):
             stream(client, 1_000)
         assert len(server.asked) < 100
+
+
+def test_a_run_does_not_wait_for_each_silent_endpoint_again() -> None:
+    with ExitStack() as stack:
+        servers = [stack.enter_context(ScriptedEndpoint(rates={"hang": 1.0})) for _ in range(3)]
+        asked = model(*servers, policy=replace(POLICY, more_probes_s=0.0), max_tries=4)
+        with Client(asked, concurrency=16) as client, pytest.raises(RunError, match="no byte for"):
+            client.preflight(requests(10))
+        assert sorted(len(server.asked) for server in servers) == [1, 2, 2]
 
 
 def test_the_list_of_models_of_an_endpoint_that_answered_nothing_ends_no_outage() -> None:

@@ -455,8 +455,8 @@ class Lives(FaultyLives):
                 if (within_s := shortest_window(at, scenario.rpm)) < 60.0 - 0.5:
                     raise BrokenError(f"more than {scenario.rpm} requests in {within_s:.2f} s")
         life.pass_gap(world.seconds)
-        # Three requests are asked at the start, each of all servers.
-        if scenario.batches is None and life.longest_gap_s > GIVES_UP_S + 3 * scenario.servers * scenario.timeout_s:
+        # At the start one request is asked of all servers, and two further ones.
+        if scenario.batches is None and life.longest_gap_s > GIVES_UP_S + (scenario.servers + 2) * scenario.timeout_s:
             raise BrokenError(f"no answer came for {life.longest_gap_s:.0f} s, and it went on")
         if world.seconds > life.must_end_at:
             raise BrokenError(f"it was stopped, and ended {world.seconds - life.must_end_at:.1f} s too late")

@@ -157,8 +157,9 @@ class EndpointModel:
         """Ask one request after another until one is answered with HTTP 200.
 
         Three requests that fail end it, unless they fail fast: then a few more are asked, because any one of them may
-        be at fault itself. Raises RunError where nobody listens, and where all of them fail and either there are three
-        or the list of models fails as well. Without requests it asks for the list of models alone.
+        be at fault itself. Once one has timed out at each URL, the others are tried once: timeouts are long. Raises
+        RunError where nobody listens, and where all of them fail and either there are three or the list of models fails
+        as well. Without requests it asks for the list of models alone.
         """
         policy, began = self.policy, runtime.monotonic()
         replies: list[Reply] = []
@@ -167,7 +168,8 @@ class EndpointModel:
                 break
             if replies and not await self._comes_up():
                 break
-            tries = max(min(policy.probe_tries, self.config.max_tries), len(self.endpoint_urls))
+            silent = any(isinstance(reply.result, Failure) and reply.result.timeout for reply in replies)
+            tries = 1 if silent else max(min(policy.probe_tries, self.config.max_tries), len(self.endpoint_urls))
             reply = await self._post(request.request_hash, (request.prompt,), tries, probing=True)
             replies.append(reply)
             answers += self._answers((request,), reply)
