@@ -167,6 +167,11 @@ class EndpointHealth:
             timer.cancel()
             del self._pauses[done]
 
+    @property
+    def stopped(self) -> bool:
+        """Whether the current task may send nothing more."""
+        return bool(self._stop)
+
     def stop(self, tasks: Collection[asyncio.Task[None]] | None = None) -> None:
         """End the pauses of these tasks (without any: of all) with Stopped, now and later."""
         self._stop.set(tasks)

@@ -87,6 +87,7 @@ class Stream:
         self._context = context
         self._policy = context.policy
         self._model = context.model
+        self._together = context.model.traits.batch
         self._health = context.health
         self._limiter = context.limiter
         self._queue: deque[Request] = deque()
@@ -173,7 +174,8 @@ class Stream:
 
     def _paused(self) -> int:
         """Return the number of workers that wait before a retry and are replaced: none during an outage."""
-        return min(self._health.paused, self._policy.unstored // 2) if self._health.down_s() < OUTAGE_S else 0
+        paused = self._health.paused * self._together
+        return min(paused, self._policy.unstored // 2) if self._health.down_s() < OUTAGE_S else 0
 
     def no_more(self) -> None:
         """Record that the caller has no more requests."""

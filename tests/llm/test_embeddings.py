@@ -97,6 +97,16 @@ def test_a_text_at_fault_is_refused_alone(tmp_path: Path, fault: str, told: str,
     assert told in found[1]
 
 
+@pytest.mark.parametrize("calls", [5, 7, 9])
+def test_a_part_is_stored_although_a_cap_ends_the_run_before_the_others(tmp_path: Path, calls: int) -> None:
+    with ScriptedEndpoint(by_prompt={"text 120": "413"}) as server:
+        report = run(tmp_path, server, max_calls=calls)
+        answered = [text for texts in sent(server) if "text 120" not in texts for text in texts]
+    assert (report.calls, report.exit_status) == (calls, 4)
+    stored = read(tmp_path, "SELECT count(*) FROM vectors_responses WHERE call_error IS NULL")
+    assert stored == [(len(answered),)]
+
+
 def test_a_text_on_which_the_server_fails_is_refused_alone(tmp_path: Path) -> None:
     with ScriptedEndpoint(by_prompt={"text 07": "500"}) as server:
         report = run(tmp_path, server, TEXTS[70:79:8] + TEXTS[:20], batch=8)

@@ -65,8 +65,8 @@ class FaultyLives:
         """Watch a request that arrives at a server."""
         raise NotImplementedError
 
-    def on_answer(self, prompt: str, port: int) -> None:
-        """Watch a whole answer that reaches its client."""
+    def on_answer(self, prompts: tuple[str, ...], port: int) -> None:
+        """Watch whole answers of one response that reach their client."""
         raise NotImplementedError
 
 

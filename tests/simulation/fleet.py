@@ -208,7 +208,8 @@ class FleetLives(FaultyLives):
         if process is not None:
             self.sent[prompt] = process
 
-    def on_answer(self, prompt: str, port: int) -> None:
+    def on_answer(self, prompts: tuple[str, ...], port: int) -> None:
+        (prompt,) = prompts
         process, size = CURRENT.get(), len(prompt)
         key = (None if process is None else process.name, self.lives, port)
         if size <= self.shortest.get(key, 10**9):

@@ -188,7 +188,8 @@ class GatewayLives(FaultyLives):
         if not ends and prompt not in self.shortest[1] and seconds < self.scenario.timeout_s - 0.1:
             self.problems.append(f"given up after {seconds:.1f} s: {prompt!r}")
 
-    def on_answer(self, prompt: str, _port: int) -> None:
+    def on_answer(self, prompts: tuple[str, ...], _port: int) -> None:
+        (prompt,) = prompts
         self.answered.add(prompt)
         size = len(prompt)
         if size < self.shortest[0]:

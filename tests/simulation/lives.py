@@ -29,7 +29,7 @@ from sqlenrich.runner.run import run_one
 from sqlenrich.spec.prices import Price, Prices
 from tests.simulation.backend import SimBackend
 from tests.simulation.faults import FaultyLives, shortest_window, tear
-from tests.simulation.network import ANSWER_COST, ANSWER_TOKENS, PORT, PROMPT, SECOND, Network, answer_to
+from tests.simulation.network import ANSWER_COST, ANSWER_TOKENS, PORT, PROMPT, SECOND, Network, answer_to, vector_of
 from tests.simulation.scenario import Fault, Scenario
 from tests.simulation.vendor import CALLS, VendorSide, vendor_maker
 from tests.simulation.world import Hung, Killed, World
@@ -40,6 +40,13 @@ key: [id]
 model: m
 params: {max_tokens: 100}
 output: {label(enum): [a, b, c], urgency: integer}
+---
+Classify: {{ body }}
+"""
+EMBEDDING_FILE = """---
+key: [id]
+model: m
+output: {embedding: {dimensions: 2}}
 ---
 Classify: {{ body }}
 """
@@ -78,8 +85,10 @@ CASCADE = f"cascade: {{ask: {SECOND}, score: urgency, equal: [label], target: 0.
 
 
 @cache
-def enrichment(*, cascade: bool) -> se.Enrichment:
-    """Return what the run asks, of one model or of two."""
+def enrichment(*, cascade: bool, embeds: bool) -> se.Enrichment:
+    """Return what the run asks, of one model or of two, or for vectors."""
+    if embeds:
+        return se.loads(EMBEDDING_FILE, name="intent")
     return se.loads(FILE.replace("output:", f"{CASCADE}output:") if cascade else FILE, name="intent")
 
 
@@ -265,17 +274,30 @@ class Lives(FaultyLives):
         elif not may_be_canary and (prompt in self.stored_prompts or prompt in life.answered):
             life.problems.append(f"asked again, although it is answered: {prompt!r}")
 
-    def on_answer(self, prompt: str, port: int) -> None:
-        life = self.life
-        life.answered.add(prompt)
-        life.arrived += 1
+    def on_answer(self, prompts: tuple[str, ...], port: int) -> None:
+        life, size = self.life, len(json.dumps(prompts))
+        shows_health = life.answered >= {*prompts}
+        life.answered |= {*prompts}
+        life.arrived += len(prompts)
         life.pass_gap(self.world.seconds)
         life.answered_at = self.world.seconds
-        place, found = (port, prompt.startswith(SECOND)), (len(prompt), self.world.seconds)
+        place, found = (port, prompts[0].startswith(SECOND)), (size, self.world.seconds)
         best = life.shortest.get(place)
-        if best is None or len(prompt) < best[0] or found == best:  # of two at the same moment either may be read first
+        if shows_health:
+            return
+        if best is None or size < best[0] or found == best:  # of two at the same moment either may be read first
             life.shortest[place] = found
-            life.canaries.add(prompt)
+            life.canaries |= {*prompts}
+
+    @property
+    def together(self) -> int:
+        """The texts of one request at most."""
+        return self.scenario.embeds or 1
+
+    @property
+    def enrichment(self) -> se.Enrichment:
+        """What the run asks."""
+        return enrichment(cascade=self.scenario.cascade, embeds=self.scenario.embeds is not None)
 
     # Lives -----------------------------------------------------------------------------------------------------------
 
@@ -366,7 +388,7 @@ class Lives(FaultyLives):
         urls = [f"http://127.0.0.1:{PORT + number}/v1" for number in range(scenario.servers)]
         endpoint = se.Endpoint(
             urls[0], others=tuple(urls[1:]), model="m", concurrency=scenario.concurrency, rpm=scenario.rpm,
-            timeout=scenario.timeout_s, api_key=SECRET, structured_output="json_schema",
+            timeout=scenario.timeout_s, api_key=SECRET, structured_output="json_schema", embed_batch=self.together,
         )  # fmt: skip
         options: dict[str, Any] = {}
         if (batches := scenario.batches) is not None and self.vendor is not None:
@@ -374,7 +396,7 @@ class Lives(FaultyLives):
             options = {"batch": BatchPolicy(vendor=vendor_maker(self.vendor)), "wait": batches.waits}
         if self.refused is not None:
             return retry(
-                enrichment(cascade=False), output=SimBackend(self.life.path, self), model=endpoint,
+                self.enrichment, output=SimBackend(self.life.path, self), model=endpoint,
                 observer=self.notes, stopper=self.life.stopper, prices=PRICES, caps=se.Caps(stop_after_refused=0),
             )  # fmt: skip
         first = self.lives == 1
@@ -384,7 +406,7 @@ class Lives(FaultyLives):
             stop_after_refused=0,
         )
         return run_one(
-            enrichment(cascade=scenario.cascade), input=self.rows(), output=SimBackend(self.life.path, self),
+            self.enrichment, input=self.rows(), output=SimBackend(self.life.path, self),
             model=endpoint, caps=caps, observer=self.notes, stopper=self.life.stopper, run_id=f"life-{self.lives}",
             prices=PRICES, **options,
         )  # fmt: skip
@@ -414,7 +436,8 @@ class Lives(FaultyLives):
         self.stored_prompts |= {named(prompts[key], model) for key, model, _ in there if key in prompts}
         lost_answers = life.answered - self.stored_prompts
         self.lost_prompts |= lost_answers
-        most = (self.scenario.concurrency or MOST_CONCURRENCY) + self.scenario.unstored if life.excused else 0
+        in_flight = (self.scenario.concurrency or MOST_CONCURRENCY) * self.together
+        most = in_flight + self.scenario.unstored if life.excused else 0
         if len(lost_answers) > most:
             raise BrokenError(
                 f"{len(lost_answers)} answers that had arrived are not stored, at most {most} may be lost"
@@ -429,6 +452,7 @@ class Lives(FaultyLives):
         weather, life = self.scenario.weather, self.life
         slowest = weather.latency_s * 6 ** (1 + 3 * weather.spread)
         happened = len(self.faults) < life.faults_before or bool(self.network.down) or weather.rpm is not None
+        happened |= weather.poison != ""
         if not happened and slowest < self.scenario.timeout_s:
             raise BrokenError(f"nothing was wrong, and it ended with {error}")
         quiet_s = self.world.seconds - life.answered_at
@@ -495,8 +519,9 @@ class Lives(FaultyLives):
     def check_end(self, report: Report) -> None:
         """Compare the tables with those of a run that nothing disturbed."""
         delivered, scenario = self.network.delivered, self.scenario
+        values = "label, urgency" if scenario.embeds is None else "embedding"
         with duckdb.connect(str(self.life.path), read_only=True) as db:
-            good = {row[0]: row[1:] for row in db.execute("SELECT id, label, urgency, _model FROM intent").fetchall()}
+            good = {row[0]: row[1:] for row in db.execute(f"SELECT id, {values}, _model FROM intent").fetchall()}
             bad = dict(db.execute("SELECT id, _error FROM intent_quarantine").fetchall())
             twice = db.execute(
                 f"SELECT COUNT(*) FROM (SELECT request_hash, model{'' if self.refused is None else ', attempt'} "
@@ -523,11 +548,11 @@ class Lives(FaultyLives):
             key = row["id"]
             first = f"{PROMPT}{row['body']}"
             second = named(first, SECOND)
-            prompt = second if key in good and good[key][2] == SECOND else first
+            prompt = second if key in good and good[key][-1] == SECOND else first
             if {prompt, second} & delivered.lied:
                 continue
-            expected = expected_of(row, prompt)
-            found = good[key][:2] if key in good else bad.get(key)
+            expected = self.expected_of(row, prompt)
+            found = good[key][:-1] if key in good else bad.get(key)
             # In a cascade either model may have failed before the other one answered.
             failed = sum(delivered.failed.get(one, 0) for one in (first, second))
             failed += 0 if self.vendor is None else self.vendor.failed(prompt)
@@ -549,20 +574,21 @@ class Lives(FaultyLives):
         if SECRET.encode() in self.life.path.read_bytes():
             raise BrokenError("the key is in the database")
 
+    def expected_of(self, row: Mapping[str, Any], prompt: str) -> tuple[Any, ...] | str:
+        """Return the result of a row in a run that nothing disturbs: its values, or the reason of its refusal."""
+        if row["body"] is None:
+            return "NO_INPUT"
+        if self.scenario.embeds is not None:
+            return "CALL_ERROR" if self.network.poison(prompt) else (vector_of(prompt),)
+        try:
+            value = json.loads(answer_to(prompt))
+        except ValueError:
+            return "BAD_JSON"
+        return value["label"], value["urgency"]
+
 
 _PRICE = Price(Decimal(0), Decimal(0), Decimal(str(ANSWER_COST)) / ANSWER_TOKENS * 1_000_000)
 PRICES = Prices(date(2026, 1, 1), models={"m": _PRICE, SECOND: _PRICE})
-
-
-def expected_of(row: Mapping[str, Any], prompt: str) -> tuple[str, int] | str:
-    """Return the result of a row in a run that nothing disturbs: its values, or the reason of its refusal."""
-    if row["body"] is None:
-        return "NO_INPUT"
-    try:
-        value = json.loads(answer_to(prompt))
-    except ValueError:
-        return "BAD_JSON"
-    return value["label"], value["urgency"]
 
 
 def named(prompt: str, model: str) -> str:

@@ -19,8 +19,9 @@ ANSWER_COST = 0.07
 """What the tokens of an answer cost."""
 PORT = 8001
 """The port of the first server; the others follow."""
-
-
+STATUSES = {"429": 429, "busy": 503, "500": 500, "401": 401, "400": 400}
+POISON = 11
+"""Where there are texts that no request may have, they are one of so many."""
 SECOND = "large"
 """The second model of a cascade. Its requests are recorded with its name before the prompt."""
 
@@ -52,6 +53,8 @@ class Weather:
     """Whether its headers tell the limit."""
     chunks: int = 1
     """The parts in which a response arrives."""
+    poison: str = ""
+    """How a request fails that has one of some texts in it; "": there are no such texts."""
 
 
 @dataclass
@@ -88,7 +91,7 @@ class Network:
         self.windows: dict[int, deque[float]] = {}
         self.in_flight = self.most_in_flight = 0
         self.on_request: Callable[[str], None] = lambda _: None
-        self.on_answer: Callable[[str, int], None] = lambda *_: None
+        self.on_answer: Callable[[tuple[str, ...], int], None] = lambda *_: None
         self.on_leave: Callable[[str], None] = lambda _: None
         self.on_abandon: Callable[[str, float], None] = lambda *_: None
         world.connect = self.connect
@@ -98,6 +101,10 @@ class Network:
         """Return what is wrong with a server now."""
         kind, until = self.down.get(port, ("", 0.0))
         return kind if self.world.seconds < until else ""
+
+    def poison(self, prompt: str) -> bool:
+        """Whether each request with a prompt fails."""
+        return self.weather.poison != "" and zlib.crc32(prompt.encode()) % POISON == 0
 
     def connect(self, loop: SimLoop, port: int, protocol: asyncio.Protocol) -> asyncio.Transport:
         return Wire(self, loop, port, protocol)
@@ -111,8 +118,8 @@ class Wire(asyncio.Transport):
         self.network, self.loop, self.port, self.protocol = network, loop, port, protocol
         self.received = b""
         self.closed = False
-        self.asked: str | None = None
-        """The prompt of the request that is here and not answered."""
+        self.asked: tuple[str, ...] = ()
+        """The prompts of the request that is here and not answered: several of one for vectors."""
         self.asked_at = 0.0
 
     def write(self, data: Any) -> None:
@@ -132,10 +139,10 @@ class Wire(asyncio.Transport):
         self.close()
 
     def close(self) -> None:
-        if self.asked is not None:  # the client waits no longer
-            self.network.delivered.fail(self.asked)
+        for prompt in self.asked:  # the client waits no longer
+            self.network.delivered.fail(prompt)
             if not self.loop.is_closed():
-                self.network.on_abandon(self.asked, self.network.world.seconds - self.asked_at)
+                self.network.on_abandon(prompt, self.network.world.seconds - self.asked_at)
         self.leave()
         if not self.closed:
             self.closed = True
@@ -143,10 +150,10 @@ class Wire(asyncio.Transport):
 
     def leave(self) -> None:
         """End the request that is here."""
-        if self.asked is not None:
-            self.network.on_leave(self.asked)
-            self.asked = None
-            self.network.in_flight -= 1
+        for prompt in self.asked:
+            self.network.on_leave(prompt)
+        self.network.in_flight -= len(self.asked) > 0
+        self.asked = ()
 
     def lose(self) -> None:
         """The network or the server breaks the connection off."""
@@ -161,29 +168,31 @@ class Wire(asyncio.Transport):
             return
         network, world = self.network, self.network.world
         trouble = network.trouble(self.port)
-        if not path.endswith("/chat/completions"):
+        if not path.endswith(("/chat/completions", "/embeddings")):
             if trouble in ("silent", "refuse"):
                 return
             status = {"busy": 503, "401": 401}.get(trouble, 404)
-            self.send(0.01, status, {}, b'{"error": {"message": "not here"}}', None)
+            self.send(0.01, status, {}, b'{"error": {"message": "not here"}}')
             return
         asked = json.loads(body)
-        prompt = asked["messages"][-1]["content"]
+        prompts = tuple(asked["input"]) if "input" in asked else (asked["messages"][-1]["content"],)
         if asked["model"] == SECOND:
-            prompt = f"{SECOND} {prompt}"
+            prompts = tuple(f"{SECOND} {prompt}" for prompt in prompts)
         delivered = network.delivered
-        delivered.asked.append(prompt)
+        delivered.asked.append(prompts[0])
         delivered.at.append((world.seconds, (self.port, asked["model"])))
         number = len(delivered.asked)
-        self.asked, self.asked_at, network.in_flight = prompt, world.seconds, network.in_flight + 1
+        self.asked, self.asked_at, network.in_flight = prompts, world.seconds, network.in_flight + 1
         network.most_in_flight = max(network.most_in_flight, network.in_flight)
         draw = random.Random(f"{network.seed}/{number}")
         latency = network.weather.latency_s * draw.lognormvariate(0.0, network.weather.spread)
         kind, amount = network.fault_of(number) or (trouble, 0.0)
-        world.note(
-            f"request {number} on {self.port}: {prompt.replace(PROMPT, '')!r}{f' {kind} {amount:.2f}' if kind else ''}"
-        )
-        network.on_request(prompt)
+        if not kind and any(network.poison(prompt) for prompt in prompts):
+            kind = network.weather.poison
+        shown = ", ".join(repr(prompt.replace(PROMPT, "")) for prompt in prompts)
+        world.note(f"request {number} on {self.port}: {shown}{f' {kind} {amount:.2f}' if kind else ''}")
+        for prompt in prompts:
+            network.on_request(prompt)
         headers: dict[str, str] = {}
         if not kind and network.weather.rpm is not None:
             window = network.windows.setdefault(self.port, deque())
@@ -198,43 +207,47 @@ class Wire(asyncio.Transport):
                 kind, amount = "429", -1.0
             else:
                 window.append(world.seconds)
-        self.reply(kind, amount, prompt, latency, headers)
+        self.reply(kind, amount, prompts, vectors if "input" in asked else completion, latency, headers)
 
-    def reply(self, kind: str, amount: float, prompt: str, latency: float, headers: dict[str, str]) -> None:
-        """Plan the response to a request for an answer: a good one, or what a fault makes of it."""
+    def reply(
+        self, kind: str, amount: float, prompts: tuple[str, ...], answer: Callable[..., bytes], latency: float,
+        headers: dict[str, str],
+    ) -> None:  # fmt: skip
+        """Plan the response to a request for answers: a good one, or what a fault makes of it."""
         delivered = self.network.delivered
         if kind in ("", "late", "cut"):
-            text = answer_to(prompt)
             delay = latency if kind != "late" else latency + amount
             cut = amount if kind == "cut" else None
-            if cut is not None:
-                delivered.fail(prompt)
-            self.send(delay, 200, headers, completion(text, prompt), prompt, cut)
+            self.send(delay, 200, headers, answer(*prompts), prompts, cut)
+            if cut is None:
+                return
+        for prompt in prompts:
+            delivered.fail(prompt)
+        if kind == "cut":
             return
-        delivered.fail(prompt)
         if kind == "silent":
             return
         if kind in ("reset", "refuse"):
             self.loop.call_later(latency * amount, self.lose)
-        elif kind in ("429", "busy", "500", "401"):
-            status = {"429": 429, "busy": 503, "500": 500, "401": 401}[kind]
+        elif kind in STATUSES:
+            status = STATUSES[kind]
             if amount > 0 and kind in ("429", "busy"):
                 headers = headers | {"retry-after": str(int(amount))}
-            self.send(latency / 10, status, headers, b'{"error": {"message": "not now"}}', None)
+            self.send(latency / 10, status, headers, b'{"error": {"message": "not now"}}')
         elif kind == "error-200":
-            self.send(latency, 200, headers, b'{"error": {"message": "upstream failed", "code": 502}}', None)
+            self.send(latency, 200, headers, b'{"error": {"message": "upstream failed", "code": 502}}')
         elif kind == "no-choice":
-            self.send(latency, 200, headers, b'{"choices": []}', None)
+            self.send(latency, 200, headers, answer())
         elif kind == "no-http":
-            self.loop.call_later(latency, self.deliver, b"\x00\x01 what\r\n\r\n", None, True)
+            self.loop.call_later(latency, self.deliver, b"\x00\x01 what\r\n\r\n", (), True)
         elif kind == "lie":
-            delivered.lied.add(prompt)
-            self.send(latency, 200, headers, completion('{"label": "z"}', prompt), None)
+            delivered.lied |= {*prompts}
+            self.send(latency, 200, headers, answer(*prompts, lies=True))
         else:
             raise AssertionError(kind)
 
     def send(
-        self, delay: float, status: int, headers: dict[str, str], body: bytes, prompt: str | None,
+        self, delay: float, status: int, headers: dict[str, str], body: bytes, prompts: tuple[str, ...] = (),
         cut: float | None = None,
     ) -> None:  # fmt: skip
         """Send a response after a time, in parts; ``cut``: the share of its bytes after which the connection breaks."""
@@ -242,32 +255,49 @@ class Wire(asyncio.Transport):
         lines += [f"{name}: {value}" for name, value in headers.items()]
         data = ("\r\n".join(lines) + "\r\n\r\n").encode() + body
         if cut is not None:
-            self.loop.call_later(delay, self.deliver, data[: int(len(data) * cut)], None)
+            self.loop.call_later(delay, self.deliver, data[: int(len(data) * cut)], ())
             self.loop.call_later(delay + 0.001, self.lose)
             return
         parts = max(1, min(self.network.weather.chunks, len(data)))
         step = -(-len(data) // parts)
         for number in range(parts):
             part, is_last = data[number * step : (number + 1) * step], number == parts - 1
-            self.loop.call_later(delay + number * 0.002, self.deliver, part, prompt if is_last else None, is_last)
+            self.loop.call_later(delay + number * 0.002, self.deliver, part, prompts if is_last else (), is_last)
 
-    def deliver(self, data: bytes, prompt: str | None, is_last: bool = False) -> None:
-        """Give bytes to the client. ``prompt``: with them the answer to it is whole."""
+    def deliver(self, data: bytes, prompts: tuple[str, ...], is_last: bool = False) -> None:
+        """Give bytes to the client. ``prompts``: with them the answers to these are whole."""
         if is_last:
             self.leave()
         delivered = self.network.delivered
         if self.closed:
             return
-        if prompt is not None:
-            good = delivered.good
-            good[prompt] = good.get(prompt, 0) + 1
-            self.network.on_answer(prompt, self.port)
+        for prompt in prompts:
+            delivered.good[prompt] = delivered.good.get(prompt, 0) + 1
+        if prompts:
+            self.network.on_answer(prompts, self.port)
         self.protocol.data_received(data)
 
 
-def completion(text: str, prompt: str) -> bytes:
-    """Return the body of a good response."""
-    model = SECOND if prompt.startswith(SECOND) else "m"
+def completion(*prompts: str, lies: bool = False) -> bytes:
+    """Return the body of a response for a text; without a prompt there is no text in it."""
+    model = SECOND if prompts and prompts[0].startswith(SECOND) else "m"
     usage = {"prompt_tokens": 9, "completion_tokens": ANSWER_TOKENS, "total_tokens": 9 + ANSWER_TOKENS}
-    choice = {"index": 0, "message": {"role": "assistant", "content": text}, "finish_reason": "stop"}
-    return json.dumps({"id": "x", "model": model, "choices": [choice], "usage": usage}).encode()
+    texts = ['{"label": "z"}' if lies else answer_to(prompt) for prompt in prompts]
+    choices = [
+        {"index": 0, "message": {"role": "assistant", "content": text}, "finish_reason": "stop"} for text in texts
+    ]
+    return json.dumps({"id": "x", "model": model, "choices": choices, "usage": usage}).encode()
+
+
+def vectors(*prompts: str, lies: bool = False) -> bytes:
+    """Return the body of a response for vectors, the last one first."""
+    data = [
+        {"index": place, "embedding": [9.0, 9.0] if lies else vector_of(prompt)} for place, prompt in enumerate(prompts)
+    ]
+    return json.dumps({"model": "m", "data": data[::-1], "usage": {"prompt_tokens": 9 * len(data)}}).encode()
+
+
+def vector_of(prompt: str) -> list[float]:
+    """Return the vector that every server gives to a prompt."""
+    draw = zlib.crc32(prompt.encode())
+    return [draw % 1000 / 8, draw % 77 / 4]

@@ -18,6 +18,8 @@ ANSWER_FAULTS = ("damaged", "broken-off", "gone", "refused")
 """What happens to the answers of a batch, or to all of it after its creation."""
 BATCHES_FIRST, BATCHES_EACH = 1, 4
 """The seeds of runs by batches."""
+EMBEDDINGS_FIRST, EMBEDDINGS_EACH = 3, 8
+"""The seeds of runs for vectors."""
 ENDS_AT = {"append": ("kill-before",), "called": ("kill-before",), "vendor": ("kill-before", "stop")}
 """How a process may end at moments at which not every end is possible."""
 STORE_FAULTS = ("kill-before", "kill-after", "torn", "full", "slow")
@@ -80,6 +82,8 @@ class Scenario:
     """None: requests are sent one by one."""
     retried: bool = False
     """Whether the refused rows are asked again once the run is complete."""
+    embeds: int | None = None
+    """The texts of one request for vectors at most; None: each request asks for a text."""
 
     def without(self, places: Collection[int]) -> Scenario:
         """Return the scenario without some of its faults, by their place."""
@@ -96,6 +100,8 @@ def with_independent_faults(seed: int) -> Scenario:
     found = drawn_run(seed)
     if seed % BATCHES_EACH == BATCHES_FIRST:
         return by_batches(found)
+    if seed % EMBEDDINGS_EACH == EMBEDDINGS_FIRST:
+        found = embedding(found)
     return found if found.cascade else retried(found)
 
 
@@ -128,6 +134,18 @@ def drawn_run(seed: int) -> Scenario:
         weather=weather,
         shuffles=draw.random() < 0.5,
         faults=tuple(_faults(draw, requests, servers)),
+    )
+
+
+def embedding(scenario: Scenario) -> Scenario:
+    """Return a scenario whose requests are for the vectors of several texts; some texts may fail each of them."""
+    draw = random.Random(f"embedding {scenario.seed}")
+    poison = draw.choice(("", "", "400", "500"))
+    return replace(
+        scenario,
+        embeds=draw.choice((2, 5, 16, 64)),
+        max_cost=None,
+        weather=replace(scenario.weather, poison=poison),
     )
 
 

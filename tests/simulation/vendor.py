@@ -32,7 +32,7 @@ from sqlenrich.llm.batch.vendor import (
 from sqlenrich.llm.batch.vendors import batch_body
 from sqlenrich.llm.endpoint.adaptations import RequestChange
 from sqlenrich.llm.endpoint.wire.forms import Body
-from tests.simulation.network import answer_to, completion
+from tests.simulation.network import completion
 from tests.simulation.world import World
 
 FATES = ("answered", "answered", "answered", "failed", "expired", "lost", "twice", "foreign")
@@ -320,7 +320,7 @@ class SimVendor:
 
 def _lines(id: str, prompt: str, fate: str) -> list[bytes]:
     """Return the lines of a request in the file of the answers."""
-    body = json.loads(completion(answer_to(prompt), prompt))
+    body = json.loads(completion(prompt))
     good = {"custom_id": id, "response": {"status_code": 200, "request_id": "r", "body": body}, "error": None}
     if fate in ("lost", "unasked"):
         return []

@@ -29,22 +29,43 @@ SPLIT_TRIES = 2
 
 @dataclass
 class _Batch:
-    """Requests that are sent together, by the task that brought the first of them."""
+    """Requests that are sent together, by the task of the first of them."""
 
     requests: list[Request]
-    answers: list[asyncio.Future[Answer | None]] = field(default_factory=list)
-    """Of all but the first. None: the first was stopped, so the others ask for themselves."""
+    tries: int
+    others: list[asyncio.Future[Answer | _Batch | None]] = field(default_factory=list)
+    """What becomes of all but the first: an answer, a part of the batch that this one leads, or nothing, where the
+    first was stopped, so that this one asks for itself."""
     full: asyncio.Event = field(default_factory=asyncio.Event)
 
-    def settle(self, answers: Sequence[Answer | None]) -> None:
-        for waiting, answer in zip(self.answers, answers, strict=True):
+    def settle(self, answers: Sequence[Answer]) -> None:
+        """Give the answers to all but the first."""
+        for waiting, answer in zip(self.others, answers, strict=True):
             if not waiting.done():
                 waiting.set_result(answer)
 
+    def leave(self) -> None:
+        """Let all but the first ask for themselves."""
+        for waiting in self.others:
+            if not waiting.done():
+                waiting.set_result(None)
+
     def fail(self, error: Exception) -> None:
-        for waiting in self.answers:
+        """Raise an error for all but the first."""
+        for waiting in self.others:
             if not waiting.done():
                 waiting.set_exception(error)
+
+    def halved(self, tries: int) -> _Batch:
+        """Return the first half. The first request of the second half leads that: neither waits for the other."""
+        middle = len(self.requests) // 2
+        leader = self.others[middle - 1]
+        second = _Batch(self.requests[middle:], tries, self.others[middle:])
+        if leader.done():  # it was cancelled
+            second.leave()
+        else:
+            leader.set_result(second)
+        return _Batch(self.requests[:middle], tries, self.others[: middle - 1])
 
 
 class BatchedModel(EndpointModel):
@@ -89,26 +110,45 @@ class BatchedModel(EndpointModel):
 
     async def ask(self, request: Request) -> Answer:
         """Return the answer to one request. Raises RunError where every request would fail, or Stopped."""
-        if (batch := self._filling) is not None:
-            waiting: asyncio.Future[Answer | None] = asyncio.get_running_loop().create_future()
-            batch.requests.append(request)
-            batch.answers.append(waiting)
-            if len(batch.requests) >= self.batch:
-                self._close(batch)
-            return await waiting or (await self._together([request], self.config.max_tries))[0]
-        batch = _Batch([request])
+        alone = _Batch([request], self.config.max_tries)
+        if (batch := self._filling) is None:
+            return await self._lead(alone, fill=True)
+        waiting: asyncio.Future[Answer | _Batch | None] = asyncio.get_running_loop().create_future()
+        batch.requests.append(request)
+        batch.others.append(waiting)
+        if len(batch.requests) >= self.batch:
+            self._close(batch)
         try:
-            await self._fill(batch)
-            answers = await self._together(batch.requests, self.config.max_tries)
+            given = await waiting
+        except asyncio.CancelledError:
+            led = not waiting.cancelled() and waiting.exception() is None and waiting.result()
+            if isinstance(led, _Batch):
+                led.leave()  # cancelled before it could lead
+            raise
+        return given if isinstance(given, Answer) else await self._lead(given or alone)
+
+    async def _lead(self, batch: _Batch, *, fill: bool = False) -> Answer:
+        """Send a batch, or halves where that fails; give the answer to its first request."""
+        try:
+            if fill:
+                await self._fill(batch)
+            while True:
+                requests = batch.requests
+                name = requests[0].request_hash + (f" and {len(requests) - 1} more" if len(requests) > 1 else "")
+                prompts = [request.prompt for request in requests]
+                reply = await self._post(name, prompts, batch.tries, probing=False)
+                failure = reply.result if isinstance(reply.result, Failure) else None
+                if failure is None or len(requests) == 1 or not await self._may_split(failure, reply):
+                    first, *others = self._answers(requests, reply)
+                    batch.settle(others)
+                    return first
+                batch = batch.halved(SPLIT_TRIES if failure.fault is Fault.TRANSIENT else batch.tries)
         except (asyncio.CancelledError, Stopped):
-            # The others may belong to a stream that goes on.
-            batch.settle([None] * len(batch.answers))
+            batch.leave()  # they may belong to a stream that goes on
             raise
         except Exception as error:
             batch.fail(error)
             raise
-        batch.settle(answers[1:])
-        return answers[0]
 
     async def _fill(self, batch: _Batch) -> None:
         """Wait until a batch is full, or has waited long enough. It takes no further request then."""
@@ -128,26 +168,18 @@ class BatchedModel(EndpointModel):
         if self._filling is batch:
             self._filling = None
 
-    async def _together(self, requests: Sequence[Request], tries: int) -> list[Answer]:
-        """Return the answers to requests that are sent with one another, or in halves where that fails."""
-        name = requests[0].request_hash + (f" and {len(requests) - 1} more" if len(requests) > 1 else "")
-        reply = await self._post(name, [request.prompt for request in requests], tries, probing=False)
-        failure = reply.result if isinstance(reply.result, Failure) else None
-        if failure is None or len(requests) == 1 or not await self._may_split(failure, reply):
-            return self._answers(requests, reply)
-        middle, tries = len(requests) // 2, SPLIT_TRIES if failure.fault is Fault.TRANSIENT else tries
-        return [
-            *await self._together(requests[:middle], tries),
-            *await self._together(requests[middle:], tries),
-        ]
-
     async def _may_split(self, failure: Failure, reply: Reply) -> bool:
-        """Whether one text may be at fault for all: not at a limit, and not where the endpoint answers nothing."""
+        """Whether one text may be at fault for all: not at a limit, and not where the endpoint answers nothing.
+
+        That is not asked once the run stops: nothing is sent then.
+        """
         if failure.fault is not Fault.TRANSIENT:
             return True
         if failure.busy:
             return False
-        return self.health.succeeded_since(reply.began) or await self._canary.any_answers()
+        if self.health.succeeded_since(reply.began):
+            return True
+        return not self.health.stopped and await self._canary.any_answers()
 
     def _answers(self, requests: Sequence[Request], reply: Reply) -> list[Answer]:
         result = reply.result
