@@ -11,8 +11,10 @@ from typing import TYPE_CHECKING
 from sqlenrich.ask.asker import PREFLIGHT_REQUESTS
 from sqlenrich.ask.model_choice import ModelChoice, request_changes
 from sqlenrich.ask.progress import Progress
+from sqlenrich.core.errors import RunError
 from sqlenrich.llm.messages import Answer, Request
 from sqlenrich.plan.plan import Plan, Step
+from sqlenrich.store import queries
 from sqlenrich.store.backend import Backend
 from sqlenrich.store.base import Origin
 
@@ -114,8 +116,13 @@ class ClientAsker:
         """Ask the first request, the last and some between: neighbours are alike, and may fail alike."""
         assert self._call is not None
         head = self.backend.spread(self._call, self.left, self.first)
-        # One that failed before would prove nothing.
-        answers = self.client.preflight([request for request in head if answered or request.attempt == 1])
+        try:
+            # One that failed before would prove nothing.
+            answers = self.client.preflight([request for request in head if answered or request.attempt == 1])
+        except RunError:
+            if not self._answers_again():
+                raise
+            return  # those that failed are at fault themselves
         self._store(answers)
         self.progress.check_first((one.model, one.served_model, None, 1) for one in answers if one.call_error is None)
         if asked := {answer.request_hash for answer in answers}:
@@ -132,6 +139,18 @@ class ClientAsker:
                 self.client.stop()
         if few is None:
             self.left = 0
+
+    def _answers_again(self) -> bool:
+        """Whether the model answers a request again that it answered in an earlier run; False without such a request.
+
+        The requests that are left may all be at fault themselves: each run would end at them.
+        """
+        assert self._choice is not None
+        found = self.backend.rows(self.plan, queries.answered_request(self._choice.resolved.name))
+        try:
+            return any(one.call_error is None for row in found for one in self.client.preflight([Request(*row)]))
+        except RunError:
+            return False
 
     def limit_shares(self) -> dict[str, float]:
         """Return the share of the asking time in which each limit delayed requests."""

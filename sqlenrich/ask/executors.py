@@ -7,7 +7,7 @@ import threading
 import time
 import uuid
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
@@ -21,6 +21,7 @@ from sqlenrich.ask.progress import Progress
 from sqlenrich.core.errors import RunError, raising_first
 from sqlenrich.core.version import __version__
 from sqlenrich.llm.client import STOPPING
+from sqlenrich.llm.messages import Request
 from sqlenrich.llm.throttle.wait_times import share_of_time
 from sqlenrich.plan.plan import Plan, Step
 from sqlenrich.spark.assignment import Assignment
@@ -28,6 +29,7 @@ from sqlenrich.spark.desk import Desk
 from sqlenrich.spark.journal import Journal
 from sqlenrich.spark.rows import SCHEMA
 from sqlenrich.spark.session import desk_place, mapped, slots
+from sqlenrich.store import queries
 from sqlenrich.store.base import Origin
 from sqlenrich.store.spark.backend import SparkBackend
 from sqlenrich.store.spark.pending import PendingRange, next_part, ranges_of, without
@@ -78,6 +80,7 @@ class ExecutorAsker:
     """The ranges of them that were not asked yet."""
     _size: int = 0
     _ordered: bool = False
+    _model: str = ""
     _local: LocalConfig | None = None
     """The class of the user that tasks ask; None: an endpoint."""
     _seen: int = 0
@@ -136,21 +139,17 @@ class ExecutorAsker:
 
     def check(self, choice: ModelChoice) -> None:
         """Find out whether executors have this Python's modules and reach the driver; nothing is asked or made."""
-        from sqlenrich.spark.tasks import NOTHING
-
-        session = self.backend.session
-        nothing = self.backend.spark.checked(lambda: session.range(0, 1, 1, 1).selectExpr(*NOTHING))
         with ExitStack() as stack:
             folder = Path(stack.enter_context(TemporaryDirectory(prefix="sqlenrich-")))
             journal = stack.enter_context(Journal(folder / "check.journal"))
-            self._preflight(stack.enter_context(self._open_desk(choice, journal)), nothing)
+            self._preflight(stack.enter_context(self._open_desk(choice, journal)), self._nothing())
 
     @contextmanager
     def open(self, choice: ModelChoice) -> Iterator[None]:
         """Open the desk at which the executors' workers fetch requests and leave answers."""
         with self._open_desk(choice, self.backend.journal) as desk:
             self._seen = 0
-            self._ordered = choice.prefix_order
+            self._ordered, self._model = choice.prefix_order, choice.resolved.name
             self._desk = desk
             if self._stopped:
                 desk.stop()
@@ -204,7 +203,12 @@ class ExecutorAsker:
         """Ask a few requests in one task."""
         if self._ranges and self._whole is not None:
             some = next_part(self._ranges, 1).of(self._whole)
-            self._preflight(self.desk, some.orderBy("request_hash").limit(PREFLIGHT_REQUESTS).coalesce(1))
+            try:
+                self._preflight(self.desk, some.orderBy("request_hash").limit(PREFLIGHT_REQUESTS).coalesce(1))
+            except RunError:
+                if self.desk.fatal is not None or not self._answers_again():
+                    raise
+            self._check_first(self.desk)
 
     def ask(self, most: int | None) -> None:
         """Ask the next ranges of hashes in one statement."""
@@ -223,17 +227,35 @@ class ExecutorAsker:
             policy = self.policy
             self._size = policy.rows or min(self._size * policy.growth, max(1, int(rate * policy.seconds)))
 
-    def _preflight(self, desk: Desk, requests: DataFrame) -> None:
-        """Ask requests in one task: can the executors ask? Raises RunError with what is to be mended."""
+    def _answers_again(self) -> bool:
+        """Whether the model answers a request again that it answered in an earlier run, see :class:`.ClientAsker`."""
+        for row in self.backend.rows(self.plan, queries.answered_request(self._model)):
+            with suppress(RunError):
+                return self._preflight(self.desk, self._nothing(), known=Request(*row)) > 0
+        return False
+
+    def _nothing(self) -> DataFrame:
+        """Return rows that are no requests."""
+        from sqlenrich.spark.tasks import NOTHING
+
+        session = self.backend.session
+        return self.backend.spark.checked(lambda: session.range(0, 1, 1, 1).selectExpr(*NOTHING))
+
+    def _preflight(self, desk: Desk, requests: DataFrame, known: Request | None = None) -> int:
+        """Ask requests in one task; give how many are answered. Raises RunError with what is to be mended."""
         from sqlenrich.spark.tasks import PREFLIGHT, preflight
 
-        work = partial(preflight, address=desk.address, assignment="run", local=self._local)
+        work = partial(preflight, address=desk.address, assignment="run", local=self._local, known=known)
         told: list[Any] = []
         asked = mapped(requests, work, PREFLIGHT)
         self._wait(desk, lambda: told.extend(asked.collect()))
         problem = next((row.problem for row in told if row.problem), None) or desk.fatal
         if problem is not None:
             raise RunError(problem)
+        return sum(row.answered for row in told)
+
+    def _check_first(self, desk: Desk) -> None:
+        """Look at what the first answers say of their model. Raises RunError where it is not the one that is pinned."""
         try:
             self.progress.check_first((*names, None, count) for names, count in desk.served.items())
         except RunError:

@@ -6,7 +6,9 @@ from collections.abc import Iterable, Iterator
 
 import pyarrow as pa
 
+from sqlenrich.core.errors import RunError
 from sqlenrich.llm.local.model import LocalConfig
+from sqlenrich.llm.messages import Request
 from sqlenrich.spark.address import DeskAddress
 from sqlenrich.spark.rows import answer_batch, requests_of
 from sqlenrich.spark.worker import WorkerError, worker_of
@@ -32,14 +34,22 @@ def ask(
 
 
 def preflight(
-    batches: Iterable[pa.RecordBatch], address: DeskAddress, assignment: str, local: LocalConfig | None = None
+    batches: Iterable[pa.RecordBatch],
+    address: DeskAddress,
+    assignment: str,
+    local: LocalConfig | None = None,
+    known: Request | None = None,
 ) -> Iterator[pa.RecordBatch]:
-    """Ask a few requests, as one task; give how many are answered, or why this executor can't ask."""
+    """Ask a few requests, as one task; give how many are answered, or why a run can't ask.
+
+    ``known`` is a request whose answer is stored; with it only that is asked, and the answer is not kept.
+    """
     requests = [request for request in requests_of(batches) if request.request_hash is not None]
     problem, answered = None, 0
     try:
-        answered = worker_of(address, assignment, local).preflight(requests)
-    except WorkerError as error:
+        worker = worker_of(address, assignment, local)
+        answered = worker.preflight(requests) if known is None else worker.ask_again(known)
+    except (RunError, WorkerError) as error:
         problem = str(error)
     columns = [pa.array([problem], pa.string()), pa.array([answered], pa.int64())]
     yield pa.RecordBatch.from_arrays(columns, names=["problem", "answered"])

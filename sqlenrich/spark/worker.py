@@ -120,7 +120,10 @@ class Worker:
             self.leave()
 
     def preflight(self, requests: Sequence[Request]) -> int:
-        """Ask a few requests until one is answered; give how many are answered, here or elsewhere."""
+        """Ask a few requests until one is answered; give how many are answered, here or elsewhere.
+
+        Raises RunError where no request would succeed.
+        """
         wanted = self.want(requests)
         mine = [requests[place] for place in wanted["yours"]]
         told: list[Row] = []
@@ -130,11 +133,21 @@ class Worker:
                 told = [self.row(answer) for answer in self.client.preflight(mine)]
                 self.tell(told)
                 self.settle()
-        except RunError as error:
-            self._send({"fatal": str(error)})
         finally:
             self.leave()
         return len(told) + len(wanted["known"])
+
+    def ask_again(self, known: Request) -> int:
+        """Ask a request whose answer is stored; give 1 where the model still answers it. Raises RunError.
+
+        The desk gives a place in flight for a request that is wanted: for an attempt that nobody else has.
+        """
+        self.want([known._replace(attempt=0)])
+        self._send({"busy": True})
+        try:
+            return sum(answer.call_error is None for answer in self.client.preflight([known]))
+        finally:
+            self.leave()
 
     def want(self, requests: Sequence[Request]) -> dict[str, Any]:
         """Ask the desk who asks these requests."""

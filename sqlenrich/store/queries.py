@@ -206,6 +206,13 @@ def rows_of_gram(gram: str) -> exp.Select:
     return select("COUNT(*)").from_(symbol("weights")).where(equals("gram", gram))
 
 
+def answered_request(model: str) -> exp.Select:
+    """One request of the rows that a model has answered, as its first attempt."""
+    answers = select("request_hash").from_(symbol("responses")).where(equals("model", model), "call_error IS NULL")
+    answered = exp.In(this=exp.column("request_hash"), query=answers.subquery())
+    return select("request_hash", "1 AS attempt", "prompt").from_(symbol("prompts")).where(answered).limit(1)
+
+
 def asked_hashes(run_id: str) -> exp.Select:
     """The hashes that a run asked."""
     return select("request_hash").from_(symbol("responses")).where(equals("run_id", run_id))

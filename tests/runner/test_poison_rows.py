@@ -94,3 +94,15 @@ def test_a_table_of_one_poison_row_is_judged(tmp_path: Path, fault: str) -> None
             model=se.Endpoint(server.url, model="mock", timeout=TIMEOUT_S),
         )
     assert report.quarantine == {"CALL_ERROR": 1}
+
+
+@pytest.mark.parametrize("fault", ["hang", "500", "400_unclear"])
+def test_rows_at_fault_that_alone_are_left_end_no_run(tmp_path: Path, fault: str) -> None:
+    """An answer of an earlier run shows that the endpoint works."""
+    enrichment, data = se.load(write_prompt(tmp_path)), tmp_path / "in.csv"
+    good, bad = [1, "good"], [[number, f"poison {number}"] for number in range(2, 8)]
+    with ScriptedEndpoint(by_prompt={"poison": fault}) as server:
+        model = se.Endpoint(server.url, model="mock", timeout=TIMEOUT_S)
+        for rows in ([good], [good, *bad]):
+            report = se.run(enrichment, input=write_csv(data, rows), output=tmp_path / "out.duckdb", model=model)
+    assert (report.enriched, report.quarantine, report.pending) == (1, {"CALL_ERROR": 6}, 0)

@@ -176,6 +176,17 @@ def test_executors_end_where_all_first_answers_are_refused(spark: SparkSession, 
     assert report.to_text().count("  BAD_JSON: the text is not one JSON document: Sure!") == 2
 
 
+def test_rows_at_fault_that_alone_are_left_end_no_run(spark: SparkSession, tmp_path: Path) -> None:
+    """An answer of an earlier run shows that the endpoint works."""
+    good, bad = [1, "good"], [[number, f"poison {number}"] for number in range(2, 8)]
+    with ScriptedEndpoint(by_prompt={"poison": "400_unclear"}) as server:
+        model = se.Endpoint(server.url, model="mock")
+        given: dict[str, Any] = {"spark": spark, "output": f"{tmp_path}/out", "model": model}
+        for rows in ([good], [good, *bad]):
+            report = se.run(se.load(write_prompt(tmp_path)), input=write_csv(tmp_path / "in.csv", rows), **given)
+    assert (report.enriched, report.quarantine, report.pending) == (1, {"CALL_ERROR": 6}, 0)
+
+
 def test_executors_ask_an_endpoint(
     spark: SparkSession, messages: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

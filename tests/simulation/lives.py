@@ -137,6 +137,8 @@ class Life:
     """The longest time between two answers."""
     must_end_at: float = math.inf
     """When it has to end, since it was stopped."""
+    looks: int = 2
+    """The stored requests that may be asked again, one for each model."""
     halted: bool = False
     """Whether somebody cancelled a batch."""
     excused: bool = False
@@ -271,6 +273,8 @@ class Lives(FaultyLives):
         if self.refused is not None:
             if not may_be_canary and prompt not in self.refused:
                 life.problems.append(f"asked by the retry, although its row is accepted: {prompt!r}")
+        elif troubled and prompt in self.stored_prompts and prompt not in life.answered and life.looks:
+            life.looks -= 1  # at the start, where what is left fails: does the model answer what it answered before?
         elif not may_be_canary and (prompt in self.stored_prompts or prompt in life.answered):
             life.problems.append(f"asked again, although it is answered: {prompt!r}")
 
@@ -479,8 +483,10 @@ class Lives(FaultyLives):
                 if (within_s := shortest_window(at, scenario.rpm)) < 60.0 - 0.5:
                     raise BrokenError(f"more than {scenario.rpm} requests in {within_s:.2f} s")
         life.pass_gap(world.seconds)
-        # At the start one request is asked of all servers, and two further ones.
-        if scenario.batches is None and life.longest_gap_s > GIVES_UP_S + (scenario.servers + 2) * scenario.timeout_s:
+        # At the start one request is asked of all servers, and two further ones. Texts that are never answered are
+        # asked one after another while the servers list their models.
+        longest_s = GIVES_UP_S + (scenario.servers + 2) * scenario.timeout_s
+        if scenario.batches is None and scenario.weather.poison != "silent" and life.longest_gap_s > longest_s:
             raise BrokenError(f"no answer came for {life.longest_gap_s:.0f} s, and it went on")
         if world.seconds > life.must_end_at:
             raise BrokenError(f"it was stopped, and ended {world.seconds - life.must_end_at:.1f} s too late")
@@ -578,8 +584,10 @@ class Lives(FaultyLives):
         """Return the result of a row in a run that nothing disturbs: its values, or the reason of its refusal."""
         if row["body"] is None:
             return "NO_INPUT"
+        if self.network.poison(prompt):
+            return "CALL_ERROR"
         if self.scenario.embeds is not None:
-            return "CALL_ERROR" if self.network.poison(prompt) else (vector_of(prompt),)
+            return (vector_of(prompt),)
         try:
             value = json.loads(answer_to(prompt))
         except ValueError:

@@ -187,7 +187,7 @@ class Wire(asyncio.Transport):
         draw = random.Random(f"{network.seed}/{number}")
         latency = network.weather.latency_s * draw.lognormvariate(0.0, network.weather.spread)
         kind, amount = network.fault_of(number) or (trouble, 0.0)
-        if not kind and any(network.poison(prompt) for prompt in prompts):
+        if kind in ("", "late") and any(network.poison(prompt) for prompt in prompts):
             kind = network.weather.poison
         shown = ", ".join(repr(prompt.replace(PROMPT, "")) for prompt in prompts)
         world.note(f"request {number} on {self.port}: {shown}{f' {kind} {amount:.2f}' if kind else ''}")

@@ -100,6 +100,8 @@ def with_independent_faults(seed: int) -> Scenario:
     found = drawn_run(seed)
     if seed % BATCHES_EACH == BATCHES_FIRST:
         return by_batches(found)
+    if not found.cascade:
+        found = poisoned(found)
     if seed % EMBEDDINGS_EACH == EMBEDDINGS_FIRST:
         found = embedding(found)
     return found if found.cascade else retried(found)
@@ -138,15 +140,16 @@ def drawn_run(seed: int) -> Scenario:
 
 
 def embedding(scenario: Scenario) -> Scenario:
-    """Return a scenario whose requests are for the vectors of several texts; some texts may fail each of them."""
+    """Return a scenario whose requests are for the vectors of several texts."""
     draw = random.Random(f"embedding {scenario.seed}")
-    poison = draw.choice(("", "", "400", "500"))
-    return replace(
-        scenario,
-        embeds=draw.choice((2, 5, 16, 64)),
-        max_cost=None,
-        weather=replace(scenario.weather, poison=poison),
-    )
+    return replace(scenario, embeds=draw.choice((2, 5, 16, 64)), max_cost=None)
+
+
+def poisoned(scenario: Scenario) -> Scenario:
+    """Return a scenario in which some texts fail each request that has one, or the same."""
+    draw = random.Random(f"poison {scenario.seed}")
+    poison = draw.choice(("", "", "400", "500", "reset", "silent"))
+    return replace(scenario, weather=replace(scenario.weather, poison=poison))
 
 
 def by_batches(scenario: Scenario) -> Scenario:
