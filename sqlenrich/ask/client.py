@@ -12,7 +12,7 @@ from sqlenrich.ask.asker import PREFLIGHT_REQUESTS
 from sqlenrich.ask.model_choice import ModelChoice, request_changes
 from sqlenrich.ask.progress import Progress
 from sqlenrich.core.errors import RunError
-from sqlenrich.llm.messages import Answer, Request
+from sqlenrich.llm.messages import Answer, AnsweredRequest, Request
 from sqlenrich.plan.plan import Plan, Step
 from sqlenrich.store import queries
 from sqlenrich.store.backend import Backend
@@ -147,10 +147,7 @@ class ClientAsker:
         """
         assert self._choice is not None
         found = self.backend.rows(self.plan, queries.answered_request(self._choice.resolved.name))
-        try:
-            return any(one.call_error is None for row in found for one in self.client.preflight([Request(*row)]))
-        except RunError:
-            return False
+        return any(self.client.answers_again(AnsweredRequest(*row)) for row in found)
 
     def limit_shares(self) -> dict[str, float]:
         """Return the share of the asking time in which each limit delayed requests."""

@@ -21,7 +21,7 @@ from sqlenrich.ask.progress import Progress
 from sqlenrich.core.errors import RunError, raising_first
 from sqlenrich.core.version import __version__
 from sqlenrich.llm.client import STOPPING
-from sqlenrich.llm.messages import Request
+from sqlenrich.llm.messages import AnsweredRequest
 from sqlenrich.llm.throttle.wait_times import share_of_time
 from sqlenrich.plan.plan import Plan, Step
 from sqlenrich.spark.assignment import Assignment
@@ -231,7 +231,7 @@ class ExecutorAsker:
         """Whether the model answers a request again that it answered in an earlier run, see :class:`.ClientAsker`."""
         for row in self.backend.rows(self.plan, queries.answered_request(self._model)):
             with suppress(RunError):
-                return self._preflight(self.desk, self._nothing(), known=Request(*row)) > 0
+                return self._preflight(self.desk, self._nothing(), known=AnsweredRequest(*row)) > 0
         return False
 
     def _nothing(self) -> DataFrame:
@@ -241,7 +241,7 @@ class ExecutorAsker:
         session = self.backend.session
         return self.backend.spark.checked(lambda: session.range(0, 1, 1, 1).selectExpr(*NOTHING))
 
-    def _preflight(self, desk: Desk, requests: DataFrame, known: Request | None = None) -> int:
+    def _preflight(self, desk: Desk, requests: DataFrame, known: AnsweredRequest | None = None) -> int:
         """Ask requests in one task; give how many are answered. Raises RunError with what is to be mended."""
         from sqlenrich.spark.tasks import PREFLIGHT, preflight
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import math
 import os
-from collections.abc import Callable, Coroutine, Iterator, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Iterator, Sequence
 from concurrent.futures import CancelledError
 from dataclasses import replace
 from itertools import islice
@@ -15,7 +15,7 @@ from typing import Any, TypeVar
 from sqlenrich.core import runtime
 from sqlenrich.core.loop_thread import LoopThread
 from sqlenrich.llm.health import EndpointHealth, Stopped
-from sqlenrich.llm.messages import Answer, Request
+from sqlenrich.llm.messages import Answer, AnsweredRequest, Request
 from sqlenrich.llm.model import Model
 from sqlenrich.llm.stats import ClientStats
 from sqlenrich.llm.stream import Stream, StreamContext, StreamEnd, StreamPolicy
@@ -144,6 +144,21 @@ class Client:
         self.count(answers)
         self._stats.exposed_peak = max(self._stats.exposed_peak, len(answers))
         return answers
+
+    def answers_again(self, request: AnsweredRequest) -> bool:
+        """Whether the model answers a request that an earlier run asked; where not, or where it can't say, False.
+
+        It is tried once. Its answer may have to be paid.
+        """
+        again = self.traits.answers_again
+        if again is None or self.stopped:
+            return False
+        try:
+            return self._wait(self._look(again, request))
+        except (CancelledError, Stopped):
+            if not self.stopped:
+                raise
+            return False
 
     async def request(self, request: Request) -> Answer:
         """Return the answer to one request; await it in any event loop.
@@ -338,6 +353,13 @@ class Client:
         if self.stopped or (self.budget is not None and not await self.budget.take_call()):
             raise Stopped
         return await self.model.ask(request)
+
+    async def _look(self, again: Callable[[AnsweredRequest], Awaitable[bool]], request: AnsweredRequest) -> bool:
+        self._preflight = asyncio.current_task()
+        try:
+            return await again(request)
+        finally:
+            self._preflight = None
 
     async def _probe(self, requests: Sequence[Request], answers: list[Answer]) -> None:
         if self.stopped:

@@ -18,6 +18,13 @@ class Request(NamedTuple):
     sent_hash: str | None = None
 
 
+class AnsweredRequest(NamedTuple):
+    """A request that an earlier run has stored the answer to: its prompt, and the milliseconds of that answer."""
+
+    prompt: str
+    latency_ms: int | None = None
+
+
 class Answer(NamedTuple):
     """One row of ``responses``, less what the run knows by itself (version, fingerprint, run id).
 

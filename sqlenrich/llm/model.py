@@ -6,7 +6,7 @@ from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol
 
-from sqlenrich.llm.messages import Answer, Request
+from sqlenrich.llm.messages import Answer, AnsweredRequest, Request
 
 if TYPE_CHECKING:
     from sqlenrich.llm.health import EndpointHealth
@@ -34,6 +34,8 @@ class Traits:
     """
     canary_answers: Callable[[], Awaitable[bool]] | None = None
     """Whether a request that was answered before is answered now, while the requests in flight fail."""
+    answers_again: Callable[[AnsweredRequest], Awaitable[bool]] | None = None
+    """Whether a request that an earlier run asked is answered now."""
     answers: Callable[[list[Request]], list[Answer]] | None = None
     """Answers requests in their order without waiting: the client asks it in the caller's thread."""
 

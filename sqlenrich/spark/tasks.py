@@ -8,7 +8,7 @@ import pyarrow as pa
 
 from sqlenrich.core.errors import RunError
 from sqlenrich.llm.local.model import LocalConfig
-from sqlenrich.llm.messages import Request
+from sqlenrich.llm.messages import AnsweredRequest
 from sqlenrich.spark.address import DeskAddress
 from sqlenrich.spark.rows import answer_batch, requests_of
 from sqlenrich.spark.worker import WorkerError, worker_of
@@ -38,11 +38,11 @@ def preflight(
     address: DeskAddress,
     assignment: str,
     local: LocalConfig | None = None,
-    known: Request | None = None,
+    known: AnsweredRequest | None = None,
 ) -> Iterator[pa.RecordBatch]:
     """Ask a few requests, as one task; give how many are answered, or why a run can't ask.
 
-    ``known`` is a request whose answer is stored; with it only that is asked, and the answer is not kept.
+    ``known`` is a request of an earlier run; with it only that is asked, and the answer is not kept.
     """
     requests = [request for request in requests_of(batches) if request.request_hash is not None]
     problem, answered = None, 0

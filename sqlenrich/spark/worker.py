@@ -27,7 +27,7 @@ from sqlenrich.llm.endpoint.model import EndpointModel
 from sqlenrich.llm.endpoint.request_config import RequestConfig
 from sqlenrich.llm.local.link import ProcessPlace
 from sqlenrich.llm.local.model import LocalConfig, LocalProcessModel
-from sqlenrich.llm.messages import Answer, Request
+from sqlenrich.llm.messages import Answer, AnsweredRequest, Request
 from sqlenrich.llm.model import Model
 from sqlenrich.llm.throttle.limiter import RateLimiter
 from sqlenrich.llm.throttle.wait_times import WaitTimes
@@ -137,15 +137,11 @@ class Worker:
             self.leave()
         return len(told) + len(wanted["known"])
 
-    def ask_again(self, known: Request) -> int:
-        """Ask a request whose answer is stored; give 1 where the model still answers it. Raises RunError.
-
-        The desk gives a place in flight for a request that is wanted: for an attempt that nobody else has.
-        """
-        self.want([known._replace(attempt=0)])
+    def ask_again(self, known: AnsweredRequest) -> int:
+        """Ask a request of an earlier run; give 1 where the model answers it."""
         self._send({"busy": True})
         try:
-            return sum(answer.call_error is None for answer in self.client.preflight([known]))
+            return int(self.client.answers_again(known))
         finally:
             self.leave()
 

@@ -207,10 +207,11 @@ def rows_of_gram(gram: str) -> exp.Select:
 
 
 def answered_request(model: str) -> exp.Select:
-    """One request of the rows that a model has answered, as its first attempt."""
-    answers = select("request_hash").from_(symbol("responses")).where(equals("model", model), "call_error IS NULL")
-    answered = exp.In(this=exp.column("request_hash"), query=answers.subquery())
-    return select("request_hash", "1 AS attempt", "prompt").from_(symbol("prompts")).where(answered).limit(1)
+    """The prompt of one request that a model has answered, and the milliseconds of that answer, if they are known."""
+    answers = select("request_hash AS answered_hash", "latency_ms AS answered_ms").from_(symbol("responses"))
+    answers = answers.where(equals("model", model), "call_error IS NULL")
+    found = select("prompt", "answered_ms").from_(symbol("prompts"))
+    return found.join(answers.subquery("answered"), on="request_hash = answered_hash").limit(1)
 
 
 def asked_hashes(run_id: str) -> exp.Select:

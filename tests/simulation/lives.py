@@ -137,8 +137,8 @@ class Life:
     """The longest time between two answers."""
     must_end_at: float = math.inf
     """When it has to end, since it was stopped."""
-    looks: int = 2
-    """The stored requests that may be asked again, one for each model."""
+    looks: int = 0
+    """How often a stored request may be asked again: once of each server, for each model."""
     halted: bool = False
     """Whether somebody cancelled a batch."""
     excused: bool = False
@@ -350,6 +350,7 @@ class Lives(FaultyLives):
             len(self.faults),
             frozenset(self.committed),
             0 if self.vendor is None else self.vendor.requests(),
+            looks=scenario.servers * (1 + scenario.cascade),
         )
         network.in_flight = network.most_in_flight = 0
         report: Report | None = None
@@ -448,7 +449,7 @@ class Lives(FaultyLives):
             )
         # Each failure may have had a canary asked, whose answer is not stored.
         failures = self.network.delivered.failures - life.failed_before
-        if self.refused is not None and life.arrived - new > most + failures:
+        if self.refused is not None and life.arrived - new > most + failures * self.scenario.servers:
             raise BrokenError(f"{life.arrived} answers arrived and {new} are stored, at most {most} may be lost")
 
     def check_error(self, error: se.SqlenrichError) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass, field
 
 from sqlenrich.core import runtime
@@ -62,6 +63,7 @@ class Canary:
         self._timeout_s = timeout_s
         self._max_out = max_out
         self._limiter, self._budget = limiter, limiter.budget
+        self._least_s = min(self.policy.least_timeout_s, timeout_s)
         self._states = tuple(_State() for _ in connections.urls)
 
     def open(self) -> None:
@@ -78,6 +80,16 @@ class Canary:
         state = self._states[number]
         if state.body is None or len(body) < len(state.body):
             state.body, state.latency_s = body, latency_s
+
+    async def answers_again(self, body: bytes, latency_s: float) -> bool:
+        """Whether one of the URLs answers a request that was answered in another process; it is their canary then."""
+        state = _State(body, latency_s)
+        for number in range(len(self._states)):
+            with suppress(HttpError, OSError, ValueError):
+                if self._may_spend(body) and await self._repeat(number, state):
+                    self.answered(number, body, latency_s)
+                    return True
+        return False
 
     async def any_answers(self) -> bool:
         """Whether one of the URLs answers now."""
@@ -101,18 +113,20 @@ class Canary:
         return state if state.body is not None or not others else min(others, key=lambda one: len(one.body or b""))
 
     async def _ask(self, number: int, state: _State) -> bool:
-        policy, connections = self.policy, self._connections
-        least_s = min(policy.least_timeout_s, self._timeout_s)
-        if state.body is not None:
-            await self._limiter.count_without_permit(len(state.body))
-        if state.body is None or not self._may_spend(state.body):
-            response = await connections.models(number, least_s)
-            return response.status < 500 and response.status not in (401, 403)
-        self._health.sent(again=True)
-        timeout_s = min(max(least_s, policy.latencies * state.latency_s), self._timeout_s)
+        if state.body is not None and self._may_spend(state.body):
+            return await self._repeat(number, state)
+        response = await self._connections.models(number, self._least_s)
+        return response.status < 500 and response.status not in (401, 403)
+
+    async def _repeat(self, number: int, state: _State) -> bool:
+        """Repeat a request that the caps allow."""
+        assert state.body is not None
+        timeout_s = min(max(self._least_s, self.policy.latencies * state.latency_s), self._timeout_s)
         completion: Completion | BatchCompletion | None = None
         try:
-            response = await connections.post(number, state.body, timeout_s=timeout_s)
+            await self._limiter.count_without_permit(len(state.body))
+            self._health.sent(again=True)
+            response = await self._connections.post(number, state.body, timeout_s=timeout_s)
             completion = self._read(response.body) if response.status == 200 else None
         finally:
             self._settle(state.body, completion)

@@ -23,7 +23,7 @@ from sqlenrich.llm.endpoint.request_config import RequestConfig
 from sqlenrich.llm.endpoint.response import BatchCompletion, Completion, Fault, request_id
 from sqlenrich.llm.endpoint.wire.forms import Body, models_page, named_page, new_body
 from sqlenrich.llm.health import OUTAGE_S, EndpointHealth
-from sqlenrich.llm.messages import Answer, Request
+from sqlenrich.llm.messages import Answer, AnsweredRequest, Request
 from sqlenrich.llm.model import Traits
 from sqlenrich.llm.throttle.budget import Budget
 from sqlenrich.llm.throttle.endpoint_state import EndpointState, Permit
@@ -99,6 +99,7 @@ class EndpointModel:
             warnings=self._notices.lines,
             probe=self.probe,
             canary_answers=self.canary_answers,
+            answers_again=self.answers_again,
         )
 
     def body(self, prompt: str) -> bytes:
@@ -152,6 +153,10 @@ class EndpointModel:
         if not known and len(self._unanswered) >= self.policy.unanswered:
             return False
         return await self._canary.any_answers()
+
+    async def answers_again(self, request: AnsweredRequest) -> bool:
+        """Whether one of the endpoints answers a request of an earlier run."""
+        return await self._canary.answers_again(self.body(request.prompt), (request.latency_ms or 0) / 1000)
 
     async def probe(self, requests: Sequence[Request], answers: list[Answer]) -> None:
         """Ask one request after another until one is answered with HTTP 200.
