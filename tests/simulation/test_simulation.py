@@ -17,7 +17,7 @@ from tests.simulation import fleet, gateway
 from tests.simulation.__main__ import SUBJECTS, command_of, outcome_of_seed, quiet, shrunk
 from tests.simulation.lives import BrokenError, live
 from tests.simulation.mutants import MUTANTS
-from tests.simulation.scenario import Fault, with_independent_faults
+from tests.simulation.scenario import Fault, drawn, with_independent_faults
 
 GROUPS = 4
 SEEDS = {"run": 9, "gateway": 4, "fleet": 24, "contention": 60}
@@ -50,6 +50,18 @@ def test_each_planted_fault_can_be_planted() -> None:
 def test_a_seed_that_failed_once_holds(seed: int) -> None:
     """A batch was created twice where its reply was lost, and then that of the look for it."""
     live(with_independent_faults(seed))
+
+
+@pytest.mark.parametrize(
+    "seed",
+    [
+        pytest.param(35, id="vectors of a half were lost, and a canary was sent after a stop"),
+        pytest.param(226, id="rows at fault that alone were left ended each run"),
+        pytest.param(5150, id="a canary was the last request whose cost was not known, and nothing was sent for ever"),
+    ],
+)
+def test_a_run_that_failed_once_holds(seed: int) -> None:
+    live(drawn(seed))
 
 
 @pytest.mark.parametrize(

@@ -150,3 +150,4 @@ class Canary:
             self._budget.settled(cost, None, None, None)
         else:
             self._budget.settled(cost, completion.tokens_in, completion.tokens_out, completion.tokens_cached)
+        self._limiter.cost_settled()

@@ -211,6 +211,10 @@ class RateLimiter:
             if not waiting.done():
                 waiting.set_exception(Stopped())
 
+    def cost_settled(self) -> None:
+        """Look again whether requests may be sent: it is known what one without a permit has cost."""
+        self._grant()
+
     def share_changed(self) -> None:
         """Look again whether requests may be sent: another share of common limits is granted."""
         if self.leases is not None:
