@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from itertools import islice
 from typing import TYPE_CHECKING
 
-from sqlenrich.ask.asker import PREFLIGHT_REQUESTS
+from sqlenrich.ask.asker import PREFLIGHT_REQUESTS, UNPROVEN_REQUESTS
 from sqlenrich.ask.model_choice import ModelChoice, request_changes
 from sqlenrich.ask.progress import Progress
 from sqlenrich.core.errors import RunError
@@ -116,9 +116,12 @@ class ClientAsker:
         """Ask the first request, the last and some between: neighbours are alike, and may fail alike."""
         assert self._call is not None
         head = self.backend.spread(self._call, self.left, self.first)
+        # One that failed before would prove nothing.
+        head = [request for request in head if answered or request.attempt == 1]
+        if not head and self.left >= UNPROVEN_REQUESTS:
+            self._answers_again()
         try:
-            # One that failed before would prove nothing.
-            answers = self.client.preflight([request for request in head if answered or request.attempt == 1])
+            answers = self.client.preflight(head)
         except RunError:
             if not self._answers_again():
                 raise
@@ -143,7 +146,8 @@ class ClientAsker:
     def _answers_again(self) -> bool:
         """Whether the model answers a request again that it answered in an earlier run; False without such a request.
 
-        The requests that are left may all be at fault themselves: each run would end at them.
+        The requests that are left may all be at fault themselves: each run would end at them. The request that is
+        answered is the canary of this run.
         """
         assert self._choice is not None
         found = self.backend.rows(self.plan, queries.answered_request(self._choice.resolved.name))

@@ -270,11 +270,12 @@ class Lives(FaultyLives):
         delivered, down = self.network.delivered, self.network.down.values()
         troubled = delivered.failures > life.failed_before or any(until > life.began for _, until in down)
         may_be_canary = troubled and (prompt in life.canaries or prompt in delivered.lied)
-        if self.refused is not None:
+        looks = troubled or len(delivered.asked) == life.asked_before + 1
+        if looks and prompt in self.stored_prompts and prompt not in life.answered and life.looks:
+            life.looks -= 1  # at the start, where what is left fails: does the model answer what it answered before?
+        elif self.refused is not None:
             if not may_be_canary and prompt not in self.refused:
                 life.problems.append(f"asked by the retry, although its row is accepted: {prompt!r}")
-        elif troubled and prompt in self.stored_prompts and prompt not in life.answered and life.looks:
-            life.looks -= 1  # at the start, where what is left fails: does the model answer what it answered before?
         elif not may_be_canary and (prompt in self.stored_prompts or prompt in life.answered):
             life.problems.append(f"asked again, although it is answered: {prompt!r}")
 

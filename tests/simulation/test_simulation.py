@@ -57,6 +57,7 @@ def test_a_seed_that_failed_once_holds(seed: int) -> None:
     [
         pytest.param(35, id="vectors of a half were lost, and a canary was sent after a stop"),
         pytest.param(226, id="rows at fault that alone were left ended each run"),
+        pytest.param(6027, id="a retry of rows that all failed before ended each time"),
         pytest.param(5150, id="a canary was the last request whose cost was not known, and nothing was sent for ever"),
     ],
 )
