@@ -269,15 +269,24 @@ class Lives(FaultyLives):
             life.problems.append(f"sent {self.world.seconds - life.stopped_at:.3f} s after it was stopped: {prompt!r}")
         delivered, down = self.network.delivered, self.network.down.values()
         troubled = delivered.failures > life.failed_before or any(until > life.began for _, until in down)
-        may_be_canary = troubled and (prompt in life.canaries or prompt in delivered.lied)
-        looks = troubled or len(delivered.asked) == life.asked_before + 1
-        if looks and prompt in self.stored_prompts and prompt not in life.answered and life.looks:
-            life.looks -= 1  # at the start, where what is left fails: does the model answer what it answered before?
-        elif self.refused is not None:
-            if not may_be_canary and prompt not in self.refused:
-                life.problems.append(f"asked by the retry, although its row is accepted: {prompt!r}")
-        elif not may_be_canary and (prompt in self.stored_prompts or prompt in life.answered):
-            life.problems.append(f"asked again, although it is answered: {prompt!r}")
+        if troubled and (prompt in life.canaries or prompt in delivered.lied):
+            return  # a canary, perhaps
+        if self.refused is None:
+            again = prompt in self.stored_prompts or prompt in life.answered
+            problem = "asked again, although it is answered"
+        else:
+            again, problem = prompt not in self.refused, "asked by the retry, although its row is accepted"
+        begins = len(delivered.asked) == life.asked_before + 1
+        if (
+            again
+            and (troubled or begins)
+            and life.looks
+            and prompt in self.stored_prompts
+            and prompt not in life.answered
+        ):
+            life.looks -= 1  # where what is left fails: does the model answer what it answered before?
+        elif again:
+            life.problems.append(f"{problem}: {prompt!r}")
 
     def on_answer(self, prompts: tuple[str, ...], port: int) -> None:
         life, size = self.life, len(json.dumps(prompts))
