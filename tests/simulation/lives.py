@@ -188,6 +188,8 @@ class Lives(FaultyLives):
     """What happens to the call of the vendor that begins now."""
     lost_prompts: set[str] = field(default_factory=set)
     """The prompts whose answers had arrived and were lost with an ended life."""
+    looked: set[str] = field(default_factory=set)
+    """The prompts that were asked again to find out whether the model answers."""
     committed: set[tuple[str, str, int]] = field(default_factory=set)
     """The request hashes whose answers are stored for good, each with the model and the attempt."""
     stored_prompts: set[str] = field(default_factory=set)
@@ -284,6 +286,7 @@ class Lives(FaultyLives):
             and prompt in self.stored_prompts
             and prompt not in life.answered
         ):
+            self.looked.add(prompt)
             life.looks -= 1  # where what is left fails: does the model answer what it answered before?
         elif again:
             life.problems.append(f"{problem}: {prompt!r}")
@@ -583,7 +586,9 @@ class Lives(FaultyLives):
                 raise BrokenError(f"row {key} was not asked again: attempt {attempts[key]}")
         if self.vendor is not None:
             paid = Counter(self.vendor.paid()) + Counter(delivered.good)
-            again = [prompt for prompt, count in paid.items() if count > 1 and prompt not in self.lost_prompts]
+            again = [
+                prompt for prompt, count in paid.items() if count > 1 and prompt not in self.lost_prompts | self.looked
+            ]
             if again:
                 raise BrokenError(f"{len(again)} answers were paid for again, such as that to {again[0]!r}")
         for text in (*self.notes.lines, *self.texts, report.to_text()):
