@@ -13,11 +13,11 @@ from sqlenrich.plan.plan import Plan
 from sqlenrich.spark.journal import Journal
 from sqlenrich.store.base import Origin
 from sqlenrich.store.duckdb.backend import DuckDBBackend
-from tests.simulation import fleet, gateway
+from tests.simulation import gateway
 from tests.simulation.__main__ import SUBJECTS, command_of, outcome_of_seed, quiet, shrunk
 from tests.simulation.lives import BrokenError, live
 from tests.simulation.mutants import MUTANTS
-from tests.simulation.scenario import Fault, drawn, with_independent_faults
+from tests.simulation.scenario import Fault, with_independent_faults
 
 GROUPS = 4
 SEEDS = {"run": 9, "gateway": 4, "fleet": 24, "contention": 60}
@@ -53,19 +53,6 @@ def test_a_seed_that_failed_once_holds(seed: int) -> None:
 
 
 @pytest.mark.parametrize(
-    "seed",
-    [
-        pytest.param(35, id="vectors of a half were lost, and a canary was sent after a stop"),
-        pytest.param(226, id="rows at fault that alone were left ended each run"),
-        pytest.param(6027, id="a retry of rows that all failed before ended each time"),
-        pytest.param(5150, id="a canary was the last request whose cost was not known, and nothing was sent for ever"),
-    ],
-)
-def test_a_run_that_failed_once_holds(seed: int) -> None:
-    live(drawn(seed))
-
-
-@pytest.mark.parametrize(
     ("seed", "others", "faults"),
     [
         pytest.param(1413, 1.0, (), id="a batch of others was taken for one whose reply was lost"),
@@ -80,18 +67,25 @@ def test_a_run_of_a_vendor_that_others_use_holds(seed: int, others: float, fault
 
 
 @pytest.mark.parametrize(
-    "seed",
+    ("subject", "seed"),
     [
-        pytest.param(53, id="a worker that waits for others held the only place in flight"),
-        pytest.param(42, id="a worker that had used its calls was waited for to give them back"),
-        pytest.param(170, id="a failure did not free the place in flight of a worker"),
-        pytest.param(25, id="a worker without a place in flight held the last call"),
-        pytest.param(2218, id="a worker waited for what one that was lost might give back of a cap"),
-        pytest.param(179, id="workers that lacked money held calls, and the run ended before its cap of calls"),
+        pytest.param("run", 1059, id="a canary was sent after a stop, to find out whether a request may be halved"),
+        pytest.param("run", 226, id="rows at fault that alone were left ended each run"),
+        pytest.param("run", 6027, id="a retry of rows that all failed before ended each time"),
+        pytest.param("run", 5150, id="the last request whose cost was not known was a canary, and nothing was sent"),
+        pytest.param("fleet", 53, id="a worker that waits for others held the only place in flight"),
+        pytest.param("fleet", 42, id="a worker that had used its calls was waited for to give them back"),
+        pytest.param("fleet", 170, id="a failure did not free the place in flight of a worker"),
+        pytest.param("fleet", 25, id="a worker without a place in flight held the last call"),
+        pytest.param("fleet", 2218, id="a worker waited for what one that was lost might give back of a cap"),
+        pytest.param(
+            "fleet", 179, id="workers that lacked money held calls, and the run ended before its cap of calls"
+        ),
     ],
 )
-def test_a_fleet_that_failed_once_holds(seed: int) -> None:
-    fleet.live(fleet.drawn(seed))
+def test_what_failed_once_holds(subject: str, seed: int) -> None:
+    draw, lived = SUBJECTS[subject]
+    lived(draw(seed))
 
 
 @pytest.mark.parametrize("subject", SUBJECTS)
