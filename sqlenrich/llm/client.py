@@ -7,6 +7,7 @@ import math
 import os
 from collections.abc import Awaitable, Callable, Coroutine, Iterator, Sequence
 from concurrent.futures import CancelledError
+from contextlib import contextmanager
 from dataclasses import replace
 from itertools import islice
 from types import TracebackType
@@ -136,11 +137,8 @@ class Client:
         answers: list[Answer] = []
         if self.stopped:
             return answers
-        try:
+        with self._ends_at_stop():
             self._wait(self._probe(requests, answers))
-        except (CancelledError, Stopped):
-            if not self.stopped:
-                raise
         self.count(answers)
         self._stats.exposed_peak = max(self._stats.exposed_peak, len(answers))
         return answers
@@ -151,14 +149,11 @@ class Client:
         It is tried once. Its answer may have to be paid.
         """
         again = self.traits.answers_again
-        if again is None or self.stopped:
-            return False
-        try:
-            return self._wait(self._look(again, request))
-        except (CancelledError, Stopped):
-            if not self.stopped:
-                raise
-            return False
+        answered = False
+        if again is not None and not self.stopped:
+            with self._ends_at_stop():
+                answered = self._wait(self._look(again, request))
+        return answered
 
     async def request(self, request: Request) -> Answer:
         """Return the answer to one request; await it in any event loop.
@@ -353,6 +348,15 @@ class Client:
         if self.stopped or (self.budget is not None and not await self.budget.take_call()):
             raise Stopped
         return await self.model.ask(request)
+
+    @contextmanager
+    def _ends_at_stop(self) -> Iterator[None]:
+        """Leave work that a stop has ended."""
+        try:
+            yield
+        except (CancelledError, Stopped):
+            if not self.stopped:
+                raise
 
     async def _look(self, again: Callable[[AnsweredRequest], Awaitable[bool]], request: AnsweredRequest) -> bool:
         self._preflight = asyncio.current_task()
