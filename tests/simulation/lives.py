@@ -19,6 +19,7 @@ from typing import Any
 import duckdb
 
 import sqlenrich as se
+from sqlenrich.ask.asker import UNPROVEN_REQUESTS
 from sqlenrich.ask.batch import BatchPolicy
 from sqlenrich.ask.observer import NullObserver, Stopper
 from sqlenrich.core.runtime import running_in
@@ -499,8 +500,10 @@ class Lives(FaultyLives):
                     raise BrokenError(f"more than {scenario.rpm} requests in {within_s:.2f} s")
         life.pass_gap(world.seconds)
         # At the start one request is asked of all servers, and two further ones. Texts that are never answered are
-        # asked one after another while the servers list their models.
+        # asked one after another while the servers list their models; a few texts fail so in each round.
         longest_s = GIVES_UP_S + (scenario.servers + 2) * scenario.timeout_s
+        if scenario.texts < UNPROVEN_REQUESTS:
+            longest_s *= MOST_ATTEMPTS
         if scenario.batches is None and scenario.weather.poison != "silent" and life.longest_gap_s > longest_s:
             raise BrokenError(f"no answer came for {life.longest_gap_s:.0f} s, and it went on")
         if world.seconds > life.must_end_at:

@@ -119,17 +119,21 @@ class Canary:
         return response.status < 500 and response.status not in (401, 403)
 
     async def _repeat(self, number: int, state: _State) -> bool:
-        """Repeat a request that the caps allow."""
+        """Repeat a request that the caps allow; after a stop give False."""
         assert state.body is not None
         timeout_s = min(max(self._least_s, self.policy.latencies * state.latency_s), self._timeout_s)
         completion: Completion | BatchCompletion | None = None
+        sent = False
         try:
             await self._limiter.count_without_permit(len(state.body))
+            if self._health.stopped:
+                return False
+            sent = True
             self._health.sent(again=True)
             response = await self._connections.post(number, state.body, timeout_s=timeout_s)
             completion = self._read(response.body) if response.status == 200 else None
         finally:
-            self._settle(state.body, completion)
+            self._settle(state.body, completion, sent=sent)
         return completion is not None
 
     def _may_spend(self, body: bytes) -> bool:
@@ -142,11 +146,13 @@ class Canary:
         budget.sent(cost)
         return True
 
-    def _settle(self, body: bytes, completion: Completion | BatchCompletion | None) -> None:
+    def _settle(self, body: bytes, completion: Completion | BatchCompletion | None, *, sent: bool) -> None:
         if self._budget is None:
             return
         cost = self._budget.most(len(body), self._max_out)
-        if completion is None:
+        if not sent:
+            self._budget.settled(cost, 0, 0, 0)
+        elif completion is None:
             self._budget.settled(cost, None, None, None)
         else:
             self._budget.settled(cost, completion.tokens_in, completion.tokens_out, completion.tokens_cached)
