@@ -10,8 +10,6 @@ from sqlenrich.plan.plan import Step
 
 PREFLIGHT_REQUESTS = 6
 """The requests that go to an endpoint ahead of the others, at most."""
-UNPROVEN_REQUESTS = 10
-"""Where so many requests are left that all failed before, one of an earlier run shows whether the model answers."""
 
 
 class Asker(Protocol):

@@ -8,11 +8,11 @@ from dataclasses import dataclass, field
 from itertools import islice
 from typing import TYPE_CHECKING
 
-from sqlenrich.ask.asker import PREFLIGHT_REQUESTS, UNPROVEN_REQUESTS
+from sqlenrich.ask.asker import PREFLIGHT_REQUESTS
 from sqlenrich.ask.model_choice import ModelChoice, request_changes
 from sqlenrich.ask.progress import Progress
 from sqlenrich.core.errors import RunError
-from sqlenrich.llm.messages import Answer, AnsweredRequest, Request
+from sqlenrich.llm.messages import UNPROVEN_REQUESTS, Answer, AnsweredRequest, Request
 from sqlenrich.plan.plan import Plan, Step
 from sqlenrich.store import queries
 from sqlenrich.store.backend import Backend

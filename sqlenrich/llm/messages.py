@@ -5,6 +5,9 @@ from __future__ import annotations
 from datetime import datetime
 from typing import NamedTuple
 
+UNPROVEN_REQUESTS = 10
+"""Where so many requests failed and none was answered, only an answer shows that the model works: no list of models."""
+
 
 class Request(NamedTuple):
     """One distinct request of a run: a row of the pending relation.

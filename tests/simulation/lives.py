@@ -19,11 +19,10 @@ from typing import Any
 import duckdb
 
 import sqlenrich as se
-from sqlenrich.ask.asker import UNPROVEN_REQUESTS
 from sqlenrich.ask.batch import BatchPolicy
 from sqlenrich.ask.observer import NullObserver, Stopper
 from sqlenrich.core.runtime import running_in
-from sqlenrich.llm.messages import Answer
+from sqlenrich.llm.messages import UNPROVEN_REQUESTS, Answer
 from sqlenrich.runner.report import Report
 from sqlenrich.runner.retry import retry
 from sqlenrich.runner.run import run_one

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from sqlenrich.llm.endpoint.canary import CanaryPolicy
 from sqlenrich.llm.endpoint.failure_reader import RefusalPolicy
 from sqlenrich.llm.health import HealthPolicy
+from sqlenrich.llm.messages import UNPROVEN_REQUESTS
 
 
 @dataclass(frozen=True)
@@ -25,7 +26,7 @@ class EndpointPolicy:
     """... unless they failed within this time: then further ones are asked."""
     probe_tries: int = 2
     """Tries of each of them."""
-    unanswered: int = 10
+    unanswered: int = UNPROVEN_REQUESTS
     """Requests that fail before the first answer, after which the list of models no longer shows a working endpoint."""
     timeouts: int = 3
     """Tries of one request that may end with a timeout."""
