@@ -331,11 +331,12 @@ class Lives(FaultyLives):
 
     def live_on(self) -> None:
         """Live until a command is done."""
-        lived, batches = self.lives, self.scenario.batches
+        batches, undisturbed = self.scenario.batches, 0
         most = MOST_LIVES * (1 if batches is None or batches.waits else 2)  # one that does not wait looks again later
         while not self.live():
-            if self.lives - lived == most:
-                raise BrokenError(f"not done after {most} lives")
+            undisturbed += len(self.faults) == self.life.faults_before
+            if undisturbed == most:
+                raise BrokenError(f"not done after {most} lives without a fault")
 
     def begin_retry(self) -> None:
         """Let the next lives be those of a retry, and its faults happen from now on."""
