@@ -164,6 +164,7 @@ def ask_until_done(
         calls_before = rounds.calls
         asked = _ask_round(session, rounds, calls, collect=collect)
         collect = False
+        calls = [call._replace(answered=False) for call in calls]  # what is left may have failed in this round
         if rounds.progress.total > before + asked:
             rounds.repeats += asked
         backend.judge(rounds.plan, asked_by=start.run_id)

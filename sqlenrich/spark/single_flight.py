@@ -34,7 +34,8 @@ class SingleFlight:
 
     journal: Journal
     _owner: dict[Key, int] = field(default_factory=dict)
-    _owned: dict[int, set[Key]] = field(default_factory=dict)
+    _owned: dict[int, dict[Key, None]] = field(default_factory=dict)
+    """In the order in which they are asked, and handed over."""
     _waiting: dict[Key, list[int]] = field(default_factory=dict)
 
     def want(self, worker: int, keys: Sequence[Key]) -> Wanted:
@@ -58,7 +59,7 @@ class SingleFlight:
         waiting: list[tuple[Key, int]] = []
         for key in keys:
             owner = self._owner.pop(key, worker)
-            self._owned.get(owner, set()).discard(key)
+            self._owned.get(owner, {}).pop(key, None)
             waiting += [(key, other) for other in self._waiting.pop(key, ())]
         return waiting
 
@@ -73,7 +74,7 @@ class SingleFlight:
                 if not others:
                     del self._waiting[key]
         handed: list[tuple[Key, int]] = []
-        for key in self._owned.pop(worker, set()):
+        for key in self._owned.pop(worker, {}):
             del self._owner[key]
             if others := self._waiting.pop(key, []):
                 self._own(others[0], key)
@@ -88,4 +89,4 @@ class SingleFlight:
 
     def _own(self, worker: int, key: Key) -> None:
         self._owner[key] = worker
-        self._owned.setdefault(worker, set()).add(key)
+        self._owned.setdefault(worker, {})[key] = None

@@ -27,12 +27,14 @@ from tests.simulation.faults import FaultyLives, shortest_window, tear
 from tests.simulation.lives import CANARIES, MOST_LIVES, PAUSE_S, SECRET, BrokenError, lived
 from tests.simulation.network import ANSWER_COST, PORT, PROMPT, Network, answer_to
 from tests.simulation.processes import CURRENT, Process, ProcessWorld, Strand
-from tests.simulation.scenario import Fault, Scenario, drawn_run
+from tests.simulation.scenario import Fault, Scenario, drawn_run, poisoned
 from tests.simulation.world import Hung, Killed
 
 LONGEST_LIFE_S = 12 * 3600.0
 MOST_FAILURES = 4
 """A task that fails this often fails the statement, as Spark has it."""
+POISONED_FIRST, POISONED_EACH = 1, 5
+"""The seeds in which texts may be at fault."""
 PRICE = {"input": "0", "cached": "0", "output": "10000"}
 
 
@@ -51,6 +53,8 @@ def drawn(seed: int) -> Scenario:
         )
     for _ in range(draw.choice((0, 0, 1, 2))):
         faults.append(Fault("task", draw.randint(1, 12), "ends-early", draw.uniform(0.0, 20.0)))
+    if seed % POISONED_EACH == POISONED_FIRST:
+        found = poisoned(found)
     return replace(
         found, cascade=False, batches=None, retried=False, concurrency=found.concurrency or 32, faults=tuple(faults)
     )
@@ -116,6 +120,8 @@ class FleetLives(FaultyLives):
     """The connections of this life that were held, since when, and until when."""
     loses: bool = False
     """Whether a connection was lost or held in this life."""
+    fatal: bool = False
+    """Whether a problem that every request would meet ended this life."""
 
     def __post_init__(self) -> None:
         scenario = self.scenario
@@ -230,7 +236,7 @@ class FleetLives(FaultyLives):
         world = self.world
         self.lives += 1
         world.note(f"life {self.lives} begins")
-        self.stopping = self.loses = False
+        self.stopping = self.loses = self.fatal = False
         self.sent.clear()
         self.held.clear()
         self.network.in_flight = self.network.most_in_flight = 0
@@ -304,6 +310,7 @@ class FleetLives(FaultyLives):
                 desk.assignments["run"] = Assignment(endpoint, config, origin, PRICE)
                 self.statement(desk)
                 self.check_silent(desk)
+                self.fatal = desk.fatal is not None
                 capped = desk.budget.budget.reached is not None
                 if self.failed is not None or self.stopping or capped or desk.fatal is not None:
                     self.world.note(f"ended: {desk.fatal or self.failed or 'told to end'}")
@@ -449,7 +456,7 @@ class FleetLives(FaultyLives):
         capped = budget.max_calls is not None or budget.max_cost is not None
         if capped and budget.calls + self.canary_calls < calls:
             raise BrokenError(f"{calls} requests, and {budget.calls} are charged")
-        if budget.reached == "max_calls" and not disturbed and counted < (budget.max_calls or 0):
+        if budget.reached == "max_calls" and not (disturbed or self.fatal) and counted < (budget.max_calls or 0):
             raise BrokenError(f"max_calls is {budget.max_calls}, and the desk ends after {counted}")
 
 

@@ -28,7 +28,7 @@ class Process:
         self.dead = False
         self.lost = False
         """Whether a connection of it was broken or held."""
-        self.strands: set[Strand] = set()
+        self.strands: dict[Strand, None] = {}
         self.wires: list[Any] = []
         """Its connections to servers."""
         self.sockets: list[SimSocket] = []
@@ -72,7 +72,7 @@ class Strand:
         context = copy_context()
         context.run(CURRENT.set, process)
         self._thread = threading.Thread(target=context.run, args=(self._run, work, arguments), daemon=True)
-        process.strands.add(self)
+        process.strands[self] = None
         self._thread.start()
         self.world.loop.call_soon(self.resume, context=self.world.outside)
 
@@ -84,7 +84,7 @@ class Strand:
         except BaseException as error:
             self.error = error
         self._over = True
-        self.process.strands.discard(self)
+        self.process.strands.pop(self, None)
         if not self.ended.done():
             self.ended.set_result(None)
         self._back.release()

@@ -87,7 +87,6 @@ class Canary:
         for number in range(len(self._states)):
             with suppress(HttpError, OSError, ValueError):
                 if self._may_spend(body) and await self._repeat(number, state):
-                    self.answered(number, body, latency_s)
                     return True
         return False
 
@@ -134,6 +133,8 @@ class Canary:
             completion = self._read(response.body) if response.status == 200 else None
         finally:
             self._settle(state.body, completion, sent=sent)
+        if completion is not None:
+            self.answered(number, state.body, state.latency_s)
         return completion is not None
 
     def _may_spend(self, body: bytes) -> bool:

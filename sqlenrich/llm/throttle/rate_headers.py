@@ -114,7 +114,7 @@ class QuotaBucket:
         self._none_left = self._wrong = False
         self._anchor = (-math.inf, 0.0, 0.0, 0.0)
         self._filled = 0.0
-        self._drip = LeakyBucket()
+        self._leaky_bucket = LeakyBucket()
 
     def observe(self, quota: Quota, spent: float, now: float, *, admitted: bool = False) -> None:
         """Record the quota of a response. ``spent``: the total up to its request; ``admitted``: HTTP 200."""
@@ -160,12 +160,12 @@ class QuotaBucket:
             self._left, self._at = self._left + missing, now
         elif missing > 1e-6:
             return max(min(missing / refill, until) if refill else until, 1e-3)
-        return self._drip.wait_s(units, self._rate(left, until), now)
+        return self._leaky_bucket.wait_s(units, self._rate(left, until), now)
 
     def take(self, units: float) -> None:
         """Record that these units are sent."""
         if self._known:
-            self._drip.take(units)
+            self._leaky_bucket.take(units)
 
     def _set(self, left: float, reset_s: float, spent: float, now: float) -> None:
         self._bounded = reset_s > HORIZON_S
