@@ -307,6 +307,11 @@ class Lives(FaultyLives):
             life.canaries |= {*prompts}
 
     @property
+    def most_looks(self) -> int:
+        """The requests of a life at most that look at the model by what it answered before."""
+        return self.scenario.servers * (1 + self.scenario.cascade)
+
+    @property
     def together(self) -> int:
         """The texts of one request at most."""
         return self.scenario.embeds or 1
@@ -365,7 +370,7 @@ class Lives(FaultyLives):
             len(self.faults),
             frozenset(self.committed),
             0 if self.vendor is None else self.vendor.requests(),
-            looks=scenario.servers * (1 + scenario.cascade),
+            looks=self.most_looks,
         )
         network.in_flight = network.most_in_flight = 0
         report: Report | None = None
@@ -462,9 +467,10 @@ class Lives(FaultyLives):
             raise BrokenError(
                 f"{len(lost_answers)} answers that had arrived are not stored, at most {most} may be lost"
             )
-        # Each failure may have had a canary asked, whose answer is not stored.
+        # Each failure may have had a canary asked, whose answer is not stored; nor is that of a look at the model.
         failures = self.network.delivered.failures - life.failed_before
-        if self.refused is not None and life.arrived - new > most + failures * self.scenario.servers:
+        unstored = most + failures * self.scenario.servers + self.most_looks - life.looks
+        if self.refused is not None and life.arrived - new > unstored:
             raise BrokenError(f"{life.arrived} answers arrived and {new} are stored, at most {most} may be lost")
 
     def check_error(self, error: se.SqlenrichError) -> None:
