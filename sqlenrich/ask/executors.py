@@ -204,7 +204,9 @@ class ExecutorAsker:
         if self._ranges and self._whole is not None:
             some = next_part(self._ranges, 1).of(self._whole)
             try:
-                self._preflight(self.desk, some.orderBy("request_hash").limit(PREFLIGHT_REQUESTS).coalesce(1))
+                first = some.orderBy("request_hash").limit(PREFLIGHT_REQUESTS).coalesce(1)
+                if not self._preflight(self.desk, first) and not self.ended:
+                    self._answers_again()
             except RunError:
                 if self.desk.fatal is not None or not self._answers_again():
                     raise
@@ -228,10 +230,16 @@ class ExecutorAsker:
             self._size = policy.rows or min(self._size * policy.growth, max(1, int(rate * policy.seconds)))
 
     def _answers_again(self) -> bool:
-        """Whether the model answers a request again that it answered in an earlier run, see :class:`.ClientAsker`."""
+        """Whether the model answers a request again that it answered in an earlier run, see :class:`.ClientAsker`.
+
+        It is the canary of all workers then.
+        """
+        assignments = self.desk.assignments
         for row in self.backend.rows(self.plan, queries.answered_request(self._model)):
             with suppress(RunError):
-                return self._preflight(self.desk, self._nothing(), known=AnsweredRequest(*row)) > 0
+                if self._preflight(self.desk, self._nothing(), known=(known := AnsweredRequest(*row))):
+                    assignments["run"] = replace(assignments["run"], answered=known)
+                    return True
         return False
 
     def _nothing(self) -> DataFrame:

@@ -142,8 +142,8 @@ class Cascading:
                     certificate = self._certificate(session, plan, made, cascade)
                     session.observer.note(certificate_text(certificate, cascade))
                     rest = self._call(made.below(certificate.threshold))
-            if rest is not sampled:
-                self._ask_all(session, rounds, start, rest)
+            if rest is not sampled:  # without a preflight where the model has just answered the sample
+                self._ask_all(session, rounds, start, rest._replace(answered=not rounds.progress.stored))
         except SqlenrichError as error:
             failure = error
         with raising_first(failure):

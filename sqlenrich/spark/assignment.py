@@ -11,6 +11,7 @@ from sqlenrich.core.embedding import Embedding
 from sqlenrich.core.endpoint import Endpoint
 from sqlenrich.core.turn import Turn
 from sqlenrich.llm.endpoint.request_config import OutputForm, RequestConfig
+from sqlenrich.llm.messages import AnsweredRequest
 from sqlenrich.spark.vllm.placement import own_server_first
 
 HANDED = ("url", "others", "timeout", "prefix_order", "model", "origin", "client_cert", "client_key", "embed_batch")
@@ -31,6 +32,8 @@ class Assignment:
     origin: Mapping[str, str | None] = field(default_factory=dict)
     price: Mapping[str, str] | None = None
     """The prices of a million tokens, by ``input``, ``cached`` and ``output``."""
+    answered: AnsweredRequest | None = None
+    """A request that the model has answered: the canary of workers that have got no answer yet."""
 
     def to_dict(self) -> dict[str, Any]:
         """Return it as JSON, without the endpoint's key."""
@@ -43,6 +46,7 @@ class Assignment:
             **served,
             "config": None if self.config is None else _written(self.config),
             "origin": dict(self.origin),
+            "answered": None if self.answered is None else list(self.answered),
         }
 
     def resolve_key(self) -> str | None:

@@ -48,6 +48,8 @@ UNSTORED = 64
 what a lost process has to ask again."""
 KNOWN_AT_ONCE = 4096
 """Known answers that are held at most before they are given on."""
+ONE_MORE = Request("0" * 64, 0, "")
+"""What stands at the desk for a request that is not one of the run."""
 CONNECT_S = 10.0
 GONE = "the driver is gone"
 T = TypeVar("T")
@@ -126,19 +128,20 @@ class Worker:
         """
         wanted = self.want(requests)
         mine = [requests[place] for place in wanted["yours"]]
-        told: list[Row] = []
+        rows: list[Row] = wanted["known"]
         self._send({"busy": True})
         try:
-            if mine and not wanted["known"]:
-                told = [self.row(answer) for answer in self.client.preflight(mine)]
-                self.tell(told)
+            if mine and not rows:
+                rows = [self.row(answer) for answer in self.client.preflight(mine)]
+                self.tell(rows)
                 self.settle()
         finally:
             self.leave()
-        return len(told) + len(wanted["known"])
+        return sum(row["call_error"] is None for row in rows)
 
     def ask_again(self, known: AnsweredRequest) -> int:
         """Ask a request of an earlier run; give 1 where the model answers it."""
+        self.want([ONE_MORE])  # only who has a request to ask gets a part of the limits
         self._send({"busy": True})
         try:
             return int(self.client.answers_again(known))
@@ -468,7 +471,10 @@ def _model(
         budget=budget,
         leases=leases,
     )
-    return endpoint_model(endpoint, sent, limiter=limiter, budget=budget)
+    model = endpoint_model(endpoint, sent, limiter=limiter, budget=budget)
+    if settings["answered"] is not None:
+        model.set_canary(AnsweredRequest(*settings["answered"]))
+    return model
 
 
 def _key(request: Request) -> Key:

@@ -51,6 +51,7 @@ class SimBackend(DuckDBBackend):
             self.lives.life.excused = True
             raise duckdb.IOException('IO Error: Could not write file "out.duckdb.wal": No space left on device')
         if kind == "slow" and fault is not None:
+            self.lives.life.must_end_at += fault.amount
             self.world.elapse(fault.amount)
         before = self.lives.size_of_log()
         super().append(plan, answers, origin)

@@ -8,15 +8,17 @@ import random
 import shutil
 import threading
 from collections import Counter, deque
+from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
+from sqlenrich.ask.asker import PREFLIGHT_REQUESTS
 from sqlenrich.core.endpoint import Endpoint
 from sqlenrich.core.errors import RunError
 from sqlenrich.core.runtime import running_in, wait
 from sqlenrich.llm.endpoint.request_config import RequestConfig
-from sqlenrich.llm.messages import Request
+from sqlenrich.llm.messages import AnsweredRequest, Request
 from sqlenrich.llm.throttle.budget import Budget
 from sqlenrich.spark.address import DeskAddress
 from sqlenrich.spark.assignment import Assignment
@@ -118,6 +120,10 @@ class FleetLives(FaultyLives):
     stopping: bool = False
     held: list[tuple[Process, Any, float, float]] = field(default_factory=list)
     """The connections of this life that were held, since when, and until when."""
+    failed: str | None = None
+    """What failed the run."""
+    free: deque[Process] = field(default_factory=deque)
+    """The processes that have no task."""
     loses: bool = False
     """Whether a connection was lost or held in this life."""
     fatal: bool = False
@@ -226,7 +232,7 @@ class FleetLives(FaultyLives):
 
     def run(self) -> None:
         """Live until all is asked. Raises BrokenError."""
-        self.journal_path(1).parent.mkdir()
+        self.journal_path(1).parent.mkdir(exist_ok=True)
         while not self.live():
             if self.lives == MOST_LIVES:
                 raise BrokenError(f"not done after {MOST_LIVES} lives")
@@ -308,7 +314,11 @@ class FleetLives(FaultyLives):
                 origin = {"run_id": "r", "version": None, "fingerprint": "f"}
                 config = RequestConfig("m", params={"max_tokens": 10})
                 desk.assignments["run"] = Assignment(endpoint, config, origin, PRICE)
-                self.statement(desk)
+                self.failed = None
+                self.free = deque()
+                self.ask_first(desk, journal)
+                if self.failed is None and not self.stopping:
+                    self.statement(desk)
                 self.check_silent(desk)
                 self.fatal = desk.fatal is not None
                 capped = desk.budget.budget.reached is not None
@@ -318,13 +328,60 @@ class FleetLives(FaultyLives):
                     self.check_done(journal)
                     self.done = True
 
+    def ask_first(self, desk: Desk, journal: Journal) -> None:
+        """Ask a few requests in one task, as the asker of Spark does; where none is answered, a known one."""
+        left = {one.request_hash: one for part in self.parts for one in part if (one.request_hash, 1) not in journal}
+        first = [left[key] for key in sorted(left)[:PREFLIGHT_REQUESTS]]
+        if not first or self.in_one_task(desk, lambda worker: worker.preflight(first)):
+            return
+        problem, self.failed = self.failed, None
+        ended = self.stopping or desk.fatal is not None or desk.budget.budget.reached is not None
+        known = next((row for row in journal.rows() if self.is_good(row)), None)
+        if ended or known is None:
+            self.failed = problem
+            return
+        request = AnsweredRequest(self.prompts[known["request_hash"]], known["latency_ms"])
+        self.canaries.add(request.prompt)
+        if self.in_one_task(desk, lambda worker: worker.ask_again(request)):
+            self.world.note(f"answered again: {request.prompt!r}")
+            desk.assignments["run"] = replace(desk.assignments["run"], answered=request)
+        else:
+            self.failed = problem
+
+    def in_one_task(self, desk: Desk, work: Callable[[Worker], int]) -> int:
+        """Do work in one task, which is tried again where it is lost; give its result, 0 where it failed."""
+        results: list[int] = []
+        for _ in range(MOST_FAILURES):
+            process = self.free.popleft() if self.free else self.new_process()
+            strand = process.begin(lambda of=process: results.append(work(self.worker(of, desk.address))))
+            idle = threading.Event()
+            while strand.is_alive() and not process.dead and not self.stopping:
+                wait(idle, 0.25)
+            if self.stopping:
+                desk.drain()
+                return 0
+            if not process.dead:
+                self.free.append(process)
+            if results:
+                return results[0]
+            if isinstance(strand.error, RunError):
+                self.failed = str(strand.error)
+                return 0
+            if not process.dead and not isinstance(strand.error, WorkerError | ConnectionError):
+                self.problems.append(f"the first task ended with {strand.error!r}")
+        self.failed = "the first task failed"
+        return 0
+
+    def is_good(self, row: Row) -> bool:
+        """Whether a row of the journal has the answer of a model that does not lie."""
+        prompt = self.prompts[row["request_hash"]]
+        return row["call_error"] is None and prompt not in self.network.delivered.lied
+
     def statement(self, desk: Desk) -> None:
         """Run the tasks on as many processes as there are slots."""
-        self.failed: str | None = None
         left = deque(self.tasks)
         running: dict[Process, tuple[Strand, Task]] = {}
-        free: deque[Process] = deque()
-        idle = threading.Event()
+        free, idle = self.free, threading.Event()
         while True:
             for process, (strand, task) in list(running.items()):
                 if strand.is_alive() and not process.dead:
@@ -373,20 +430,24 @@ class FleetLives(FaultyLives):
         early = self.faults.pop(("task", number), None)
         running[process] = process.begin(self.work, process, task, address, early), task
 
-    def work(self, process: Process, task: Task, address: DeskAddress, early: Fault | None) -> None:
-        """What a process does for a task, as the function of Spark does it."""
+    def worker(self, process: Process, address: DeskAddress) -> Worker:
+        """Return the worker of a process, which its tasks share."""
         worker = self.worker_of.get(process)
         if worker is None or worker.client.stopped:
             if worker is not None:
                 worker.close()
             worker = self.worker_of[process] = Worker(address, "run")
+        return worker
+
+    def work(self, process: Process, task: Task, address: DeskAddress, early: Fault | None) -> None:
+        """What a process does for a task, as the function of Spark does it."""
+        worker = self.worker(process, address)
         asking: Any = worker.ask(iter(task.requests))
         for rows in asking:
             for row in rows:
                 task.got[row["request_hash"]] = row
                 prompt = self.prompts[row["request_hash"]]
-                is_good = row["call_error"] is None and prompt not in self.network.delivered.lied
-                if is_good and row["response"] != answer_to(prompt):
+                if self.is_good(row) and row["response"] != answer_to(prompt):
                     self.problems.append(f"{prompt!r} got {row['response']!r}")
             if early is not None and len(task.got) >= early.amount:
                 self.world.note(f"task {task.number} ends early")
@@ -401,7 +462,7 @@ class FleetLives(FaultyLives):
     @property
     def canary_calls(self) -> int:
         """The most requests of a life that are sent to see whether a server is well."""
-        return CANARIES * self.scenario.servers * self.slots
+        return CANARIES * self.scenario.servers * (self.slots + 1)
 
     # What must hold --------------------------------------------------------------------------------------------------
 

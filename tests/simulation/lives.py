@@ -53,8 +53,9 @@ Classify: {{ body }}
 MOST_LIVES = 25
 LONGEST_LIFE_S = 600.0
 """The virtual time of one life at most, beyond what its requests take: it gives up after 120 s without an answer."""
-STOPPED_S, STOPPED_TWICE_S = 18.0, 8.0
-"""A life ends at most this time after it is stopped: the grace of 10 s for what is in flight, and two slow commits."""
+STOPPED_S, STOPPED_TWICE_S = 15.0, 5.0
+"""A life ends at most this time after it is stopped: the grace of 10 s for what is in flight, and one slow commit. Each
+further slow commit has its own time."""
 LONGEST_STEP_S = 1800.0
 """A step of a batch is tried for 15 minutes at most, and its end is looked for each 5 minutes."""
 QUIET_S = 60.0
@@ -283,8 +284,7 @@ class Lives(FaultyLives):
             again
             and (troubled or begins)
             and life.looks
-            and prompt in self.stored_prompts
-            and prompt not in life.answered
+            and (self.scenario.cascade if prompt in life.answered else prompt in self.stored_prompts)
         ):
             self.looked.add(prompt)
             life.looks -= 1  # where what is left fails: does the model answer what it answered before?

@@ -2,21 +2,23 @@
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
 import pytest
 
 from sqlenrich.ask.client import ClientAsker
-from sqlenrich.llm.messages import Answer
+from sqlenrich.llm.messages import Answer, Request
 from sqlenrich.plan.plan import Plan
 from sqlenrich.spark.journal import Journal
 from sqlenrich.store.base import Origin
 from sqlenrich.store.duckdb.backend import DuckDBBackend
-from tests.simulation import gateway
+from tests.simulation import fleet, gateway
 from tests.simulation.__main__ import SUBJECTS, command_of, outcome_of_seed, quiet, shrunk
-from tests.simulation.lives import BrokenError, live
+from tests.simulation.lives import BrokenError, live, lived
 from tests.simulation.mutants import MUTANTS
+from tests.simulation.network import PROMPT, answer_to
 from tests.simulation.scenario import Fault, with_independent_faults
 
 GROUPS = 4
@@ -74,6 +76,7 @@ def test_a_run_of_a_vendor_that_others_use_holds(seed: int, others: float, fault
         pytest.param("run", 226, id="rows at fault that alone were left ended each run"),
         pytest.param("run", 6027, id="a retry of rows that all failed before ended each time"),
         pytest.param("run", 5150, id="the last request whose cost was not known was a canary, and nothing was sent"),
+        pytest.param("fleet", 196, id="a look at the model waited for ever for a part of the rate limit"),
         pytest.param("fleet", 53, id="a worker that waits for others held the only place in flight"),
         pytest.param("fleet", 42, id="a worker that had used its calls was waited for to give them back"),
         pytest.param("fleet", 170, id="a failure did not free the place in flight of a worker"),
@@ -87,6 +90,31 @@ def test_a_run_of_a_vendor_that_others_use_holds(seed: int, others: float, fault
 def test_what_failed_once_holds(subject: str, seed: int) -> None:
     draw, lived = SUBJECTS[subject]
     lived(draw(seed))
+
+
+def test_rows_at_fault_that_alone_are_left_end_no_run_of_several_workers() -> None:
+    """Each of two workers is left with 18 requests that are never answered, and has no answer of its own."""
+    texts = [f"{PROMPT}text {number}" for number in range(1000)]
+    drawn = fleet.drawn(5)
+    weather = replace(drawn.weather, poison="silent", rpm=None)
+
+    class Left(fleet.FleetLives):
+        def __post_init__(self) -> None:
+            super().__post_init__()
+            good = next(one for one in texts if not self.network.poison(one))
+            bad = [one for one in texts if self.network.poison(one)][: 18 * self.slots]
+            self.prompts = {hashlib.sha256(one.encode()).hexdigest(): one for one in (good, *bad)}
+            key, *left = self.prompts
+            requests = [Request(one, 1, self.prompts[one]) for one in left]
+            self.parts = [requests[number :: self.slots] for number in range(self.slots)]
+            (path := self.journal_path(1)).parent.mkdir()
+            with Journal(path) as journal:
+                answer = {"call_error": None, "response": answer_to(good), "latency_ms": 5}
+                journal.add({"request_hash": key, "attempt": 1, **answer})
+
+    scenario = replace(drawn, servers=1, concurrency=16, rpm=None, timeout_s=60.0, faults=(), weather=weather)
+    lives = lived(Left, replace(scenario, max_calls=None, max_cost=None))
+    assert (lives.slots, lives.lives) == (2, 1)
 
 
 @pytest.mark.parametrize("subject", SUBJECTS)

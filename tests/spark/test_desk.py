@@ -23,7 +23,7 @@ from sqlenrich.core.limits import Limits
 from sqlenrich.core.turn import ROW_SYSTEM, Turn
 from sqlenrich.core.version import __version__
 from sqlenrich.llm.endpoint.request_config import OutputForm, RequestConfig
-from sqlenrich.llm.messages import Request
+from sqlenrich.llm.messages import AnsweredRequest, Request
 from sqlenrich.llm.throttle.budget import Budget
 from sqlenrich.plan.plan import RESPONSES
 from sqlenrich.spark import rows as arrow
@@ -181,6 +181,15 @@ def test_workers_together_keep_to_a_cap(tmp_path: Path, cap: str) -> None:
     else:  # what is left of the cap is less than one request may cost: 10 tokens out
         spent = sum(price(row["tokens_in"], 0, row["tokens_out"]) for row in rows)
         assert Decimal("0.48") < spent <= Decimal("0.5")
+
+
+@pytest.mark.parametrize("limits", [{}, {"rpm": 600}, {"tpm": 100_000}])
+def test_a_request_of_an_earlier_run_is_asked_within_the_limits(tmp_path: Path, limits: dict[str, Any]) -> None:
+    with ScriptedEndpoint() as server, desk_of(tmp_path, server.url, **limits) as desk:
+        worker = Worker(desk.address, "run")
+        assert worker.ask_again(AnsweredRequest("an earlier one", 5)) == 1
+        worker.close()
+        assert ([seen.prompt for seen in server.asked], len(desk.journal)) == (["an earlier one"], 0)
 
 
 def test_what_is_asked_travels_as_json() -> None:

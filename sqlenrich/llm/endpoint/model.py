@@ -154,6 +154,11 @@ class EndpointModel:
             return False
         return await self._canary.any_answers()
 
+    def set_canary(self, request: AnsweredRequest) -> None:
+        """Take a request that the model has answered elsewhere as the canary of all its endpoints."""
+        for number in range(len(self.endpoint_urls)):
+            self._canary.answered(number, self.body(request.prompt), (request.latency_ms or 0) / 1000)
+
     async def answers_again(self, request: AnsweredRequest) -> bool:
         """Whether one of the endpoints answers a request of an earlier run."""
         return await self._canary.answers_again(self.body(request.prompt), (request.latency_ms or 0) / 1000)
