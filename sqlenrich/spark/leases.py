@@ -16,7 +16,9 @@ LAPSE_S = 1.0
 WAIT_S = 0.25
 """A request looks again after this time; a grant wakes it before."""
 CALL_POLL_S = 0.005
-"""A request of a model without a rate limiter looks for a granted call after this time."""
+"""A canary, and a request of a model without a rate limiter, look for a granted call after this time."""
+AFFORDS_S = 2.0
+"""A canary waits this long for a granted call."""
 PACE_S = 0.1
 """Latencies are told to the desk after this time."""
 Send = Callable[[Mapping[str, Any]], None]
@@ -86,6 +88,13 @@ class LeasedBudget(Budget):
             self._send({"spend": {"cost": str(cost), "held": str(self.reserved), **given}})
             self.left_calls, self.left = 0, FREE
         return None
+
+    async def affords(self, cost: Decimal) -> bool:
+        """Whether one more request may be sent now, or as soon as the desk has granted it."""
+        until = runtime.monotonic() + AFFORDS_S
+        while (allowed := self.allows(cost)) is None and runtime.monotonic() < until:
+            await asyncio.sleep(CALL_POLL_S)
+        return allowed is True
 
     @property
     def exhausted(self) -> bool:

@@ -183,7 +183,9 @@ def test_workers_together_keep_to_a_cap(tmp_path: Path, cap: str) -> None:
         assert Decimal("0.48") < spent <= Decimal("0.5")
 
 
-@pytest.mark.parametrize("limits", [{}, {"rpm": 600}, {"tpm": 100_000}])
+@pytest.mark.parametrize(
+    "limits", [{}, {"rpm": 600}, {"tpm": 100_000}, {"budget": Budget(max_calls=1)}, {"budget": Budget(max_cost=1.0)}]
+)
 def test_a_request_of_an_earlier_run_is_asked_within_the_limits(tmp_path: Path, limits: dict[str, Any]) -> None:
     with ScriptedEndpoint() as server, desk_of(tmp_path, server.url, **limits) as desk:
         worker = Worker(desk.address, "run")

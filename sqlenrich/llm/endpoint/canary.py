@@ -86,7 +86,7 @@ class Canary:
         state = _State(body, latency_s)
         for number in range(len(self._states)):
             with suppress(HttpError, OSError, ValueError):
-                if self._may_spend(body) and await self._repeat(number, state):
+                if await self._may_spend(body) and await self._repeat(number, state):
                     return True
         return False
 
@@ -112,7 +112,7 @@ class Canary:
         return state if state.body is not None or not others else min(others, key=lambda one: len(one.body or b""))
 
     async def _ask(self, number: int, state: _State) -> bool:
-        if state.body is not None and self._may_spend(state.body):
+        if state.body is not None and await self._may_spend(state.body):
             return await self._repeat(number, state)
         response = await self._connections.models(number, self._least_s)
         return response.status < 500 and response.status not in (401, 403)
@@ -137,12 +137,12 @@ class Canary:
             self.answered(number, state.body, state.latency_s)
         return completion is not None
 
-    def _may_spend(self, body: bytes) -> bool:
+    async def _may_spend(self, body: bytes) -> bool:
         budget = self._budget
         if budget is None:
             return True
         cost = budget.most(len(body), self._max_out)
-        if budget.allows(cost) is not True:
+        if not await budget.affords(cost):
             return False
         budget.sent(cost)
         return True

@@ -64,6 +64,10 @@ class Budget:
             return False
         return True
 
+    async def affords(self, cost: Decimal) -> bool:
+        """Whether one more request may be sent now; where others share the caps, after a short wait for them."""
+        return self.allows(cost) is True
+
     @property
     def exhausted(self) -> bool:
         """Whether no request may be sent any more."""
