@@ -118,12 +118,12 @@ class ClientAsker:
         head = self.backend.spread(self._call, self.left, self.first)
         # One that failed before would prove nothing.
         head = [request for request in head if answered or request.attempt == 1]
-        if not head and self.left >= UNPROVEN_REQUESTS:
-            self._answers_again()
+        looks = not head and self.left >= UNPROVEN_REQUESTS
+        answers_again = looks and self._answers_again()
         try:
             answers = self.client.preflight(head)
         except RunError:
-            if not self._answers_again():
+            if not (answers_again if looks else self._answers_again()):
                 raise
             return  # those that failed are at fault themselves
         self._store(answers)
