@@ -153,6 +153,8 @@ class ExecutorAsker:
             self._desk = desk
             if self._stopped:
                 desk.stop()
+            if self._calls and (known := self._answered_request()) is not None:
+                self._set_canary(known)  # the workers of this desk have got no answer yet
             try:
                 yield
             finally:
@@ -234,13 +236,21 @@ class ExecutorAsker:
 
         It is the canary of all workers then.
         """
-        assignments = self.desk.assignments
-        for row in self.backend.rows(self.plan, queries.answered_request(self._model)):
-            with suppress(RunError):
-                if self._preflight(self.desk, self._nothing(), known=(known := AnsweredRequest(*row))):
-                    assignments["run"] = replace(assignments["run"], answered=known)
-                    return True
+        if (known := self._answered_request()) is None:
+            return False
+        with suppress(RunError):
+            if self._preflight(self.desk, self._nothing(), known=known):
+                self._set_canary(known)
+                return True
         return False
+
+    def _answered_request(self) -> AnsweredRequest | None:
+        rows = self.backend.rows(self.plan, queries.answered_request(self._model))
+        return AnsweredRequest(*rows[0]) if rows else None
+
+    def _set_canary(self, known: AnsweredRequest) -> None:
+        assignments = self.desk.assignments
+        assignments["run"] = replace(assignments["run"], answered=known)
 
     def _nothing(self) -> DataFrame:
         """Return rows that are no requests."""

@@ -44,6 +44,7 @@ class _Flight:
     """A request that is being asked, and how many callers wait for it."""
 
     name: str
+    hashed: str
     request: GatewayRequest
     done: asyncio.Future[StoredAnswer | Reply]
     began: float
@@ -204,12 +205,13 @@ class Exchange:
         await gone()
         flight.callers -= 1
         if flight.callers == 0 and not flight.sent and flight.task is not None:
+            self._close(flight)
             flight.task.cancel()
 
     def _begin(self, hashed: str, request: GatewayRequest, caching: Caching, *, alone: bool) -> _Flight:
         name = f"{hashed} {next(self._numbers)}"
         loop = asyncio.get_running_loop()
-        flight = _Flight(name, request, loop.create_future(), loop.time())
+        flight = _Flight(name, hashed, request, loop.create_future(), loop.time())
         if not self._named:
             self._any.health.busy()
         self._named[name] = flight
@@ -240,12 +242,16 @@ class Exchange:
         finally:
             late.cancel()
             self._named.pop(flight.name, None)
-            if self._flights.get(hashed) is flight:
-                del self._flights[hashed]
+            self._close(flight)
             if not self._named:
                 self._any.health.idle()
             if not flight.done.done():
                 flight.done.set_result(result or refused(503, flight.left_out, "overloaded"))
+
+    def _close(self, flight: _Flight) -> None:
+        """Let nobody join a request any more."""
+        if self._flights.get(flight.hashed) is flight:
+            del self._flights[flight.hashed]
 
     def _give_up(self, flight: _Flight) -> None:
         if not flight.sent and flight.task is not None:

@@ -182,8 +182,11 @@ def test_rows_at_fault_that_alone_are_left_end_no_run(spark: SparkSession, tmp_p
     with ScriptedEndpoint(by_prompt={"poison": "400_unclear"}) as server:
         model = se.Endpoint(server.url, model="mock")
         given: dict[str, Any] = {"spark": spark, "output": f"{tmp_path}/out", "model": model}
-        for rows in ([good], [good, *bad]):
-            report = se.run(se.load(write_prompt(tmp_path)), input=write_csv(tmp_path / "in.csv", rows), **given)
+        enrichment = se.load(write_prompt(tmp_path, "key: [id]\nretry: {max_attempts: 1}\n"))
+        se.run(enrichment, input=write_csv(tmp_path / "in.csv", [good, *bad]), **given)
+        report = se.retry(enrichment, max_attempts=3, **given)
+    attempts = spark.read.parquet(f"{tmp_path}/out/intent_responses").groupBy("attempt").count().collect()
+    assert {one.attempt: one["count"] for one in attempts} == {1: 7, 2: 6, 3: 6}
     assert (report.enriched, report.quarantine, report.pending) == (1, {"CALL_ERROR": 6}, 0)
 
 

@@ -29,14 +29,12 @@ from tests.simulation.faults import FaultyLives, shortest_window, tear
 from tests.simulation.lives import CANARIES, MOST_LIVES, PAUSE_S, SECRET, BrokenError, lived
 from tests.simulation.network import ANSWER_COST, PORT, PROMPT, Network, answer_to
 from tests.simulation.processes import CURRENT, Process, ProcessWorld, Strand
-from tests.simulation.scenario import Fault, Scenario, drawn_run, poisoned
+from tests.simulation.scenario import POISONED_EACH, POISONED_FIRST, Fault, Scenario, drawn_run, poisoned
 from tests.simulation.world import Hung, Killed
 
 LONGEST_LIFE_S = 12 * 3600.0
 MOST_FAILURES = 4
 """A task that fails this often fails the statement, as Spark has it."""
-POISONED_FIRST, POISONED_EACH = 1, 5
-"""The seeds in which texts may be at fault."""
 PRICE = {"input": "0", "cached": "0", "output": "10000"}
 
 

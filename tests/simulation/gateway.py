@@ -28,7 +28,7 @@ from sqlenrich.store.answer_journal import journal_path
 from tests.simulation.faults import FaultyLives, shortest_window, tear
 from tests.simulation.lives import CANARIES, MOST_LIVES, PAUSE_S, PRICES, SECRET, BrokenError, Notes, lived
 from tests.simulation.network import ANSWER_COST, PORT, PROMPT, Network, answer_to
-from tests.simulation.scenario import Fault, Scenario, drawn_run
+from tests.simulation.scenario import POISONED_EACH, POISONED_FIRST, Fault, Scenario, drawn_run, poisoned
 from tests.simulation.world import Hung, Killed, World
 
 PAGE = PAGES["/chat/completions"]
@@ -52,6 +52,8 @@ def drawn(seed: int) -> Scenario:
         number = draw.randint(1, 20) if moment == "keep" else int(10 ** draw.uniform(0.5, 3.6))
         faults.append(Fault(moment, number, kind, draw.random()))
     faults += [Fault("call", draw.randint(1, found.rows), "leave", draw.uniform(0.1, 5.0)) for _ in range(3)]
+    if seed % POISONED_EACH == POISONED_FIRST:
+        found = poisoned(found)
     return replace(
         found, cascade=False, batches=None, retried=False, max_calls=None, faults=tuple(faults),
         max_cost=draw.choice((None, draw.uniform(0.3, 1.5) * ANSWER_COST * found.texts)),
@@ -185,6 +187,7 @@ class GatewayLives(FaultyLives):
     def on_abandon(self, prompt: str, seconds: float) -> None:
         """Refuse the end of a request that was sent: its answer is paid for, whether or not its caller has left."""
         ends = self.over or self.troubled or self.world.dead
+        ends |= self.scenario.weather.poison == "reset"  # where it alone is asked, its server is taken for down
         if not ends and prompt not in self.shortest[1] and seconds < self.scenario.timeout_s - 0.1:
             self.problems.append(f"given up after {seconds:.1f} s: {prompt!r}")
 
@@ -309,7 +312,9 @@ class GatewayLives(FaultyLives):
                 status = await self.call(exchange, text)
                 if status != 200:
                     self.world.note(f"{text!r} got {status}")
-                if status not in (200, 402, -1) and failures == self.network.delivered.failures and not self.troubled:
+                happened = failures < self.network.delivered.failures or self.troubled or self.network.poison(text)
+                happened |= self.scenario.weather.poison == "silent"  # it may have the only place in flight
+                if status not in (200, 402, -1) and not happened:
                     self.problems.append(f"refused with {status}, and nothing was wrong: {text!r}")
                 if status in (200, 402, -1) or self.stopping:
                     break

@@ -20,6 +20,8 @@ BATCHES_FIRST, BATCHES_EACH = 1, 4
 """The seeds of runs by batches."""
 EMBEDDINGS_FIRST, EMBEDDINGS_EACH = 3, 8
 """The seeds of runs for vectors."""
+POISONED_FIRST, POISONED_EACH = 1, 5
+"""The seeds of fleets and gateways in which texts may be at fault."""
 ENDS_AT = {"append": ("kill-before",), "called": ("kill-before",), "vendor": ("kill-before", "stop")}
 """How a process may end at moments at which not every end is possible."""
 STORE_FAULTS = ("kill-before", "kill-after", "torn", "full", "slow")
