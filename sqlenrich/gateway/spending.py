@@ -28,7 +28,7 @@ class Spending:
             raise ConfigError("max_cost needs prices: give --prices FILE, or write prices in sqlenrich.toml")
         self.prices = prices
         self.budget = Budget(max_cost=max_cost)
-        self._waiting: list[asyncio.Future[None]] = []
+        self._turn, self._settled = asyncio.Lock(), asyncio.Event()
 
     async def reserve(self, model: str, size: int, max_tokens: int | None) -> Decimal:
         """Return the most that a request of so many bytes may cost, once the cap allows it. Raises SpentError."""
@@ -39,13 +39,13 @@ class Spending:
             raise SpentError(f'the gateway has a max_cost and no price of "{model}": add it to the file of prices')
         self.budget.price = price.exact
         cost = self.budget.most(size, MOST_TOKENS if max_tokens is None else max_tokens)
-        while (allowed := self.budget.allows(cost)) is None:
-            waiting: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-            self._waiting.append(waiting)
-            await waiting
-        if not allowed:
-            raise SpentError(f"the cap max_cost of the gateway is reached: {self.budget.spent:f} is spent")
-        self.budget.sent(cost)
+        async with self._turn:  # first come, first served
+            while (allowed := self.budget.allows(cost)) is None:
+                self._settled.clear()
+                await self._settled.wait()
+            if not allowed:
+                raise SpentError(f"the cap max_cost of the gateway is reached: {self.budget.spent:f} is spent")
+            self.budget.sent(cost)
         return cost
 
     def settle(self, model: str, reserved: Decimal, tokens: tuple[int | None, int | None, int | None] | None) -> None:
@@ -56,10 +56,7 @@ class Spending:
         self.budget.price = self.prices.models[model].exact
         tokens_in, cached, tokens_out = (0, 0, 0) if tokens is None else tokens
         self.budget.settled(reserved, tokens_in, tokens_out, cached)
-        for waiting in self._waiting:
-            if not waiting.done():
-                waiting.set_result(None)
-        self._waiting.clear()
+        self._settled.set()
 
     def cost(
         self, model: str, tokens_in: int | None, tokens_cached: int | None, tokens_out: int | None

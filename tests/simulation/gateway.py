@@ -314,6 +314,7 @@ class GatewayLives(FaultyLives):
                     self.world.note(f"{text!r} got {status}")
                 happened = failures < self.network.delivered.failures or self.troubled or self.network.poison(text)
                 happened |= self.scenario.weather.poison == "silent"  # it may have the only place in flight
+                happened |= status == 503 and self.overloaded
                 if status not in (200, 402, -1) and not happened:
                     self.problems.append(f"refused with {status}, and nothing was wrong: {text!r}")
                 if status in (200, 402, -1) or self.stopping:
@@ -329,6 +330,12 @@ class GatewayLives(FaultyLives):
         full = self.world.seconds < self.full_at + POLICY.full_disk_s
         since = self.world.seconds - RECOVERY_S - self.scenario.timeout_s
         return self.stopping or full or any(until > since for _, until in self.network.down.values())
+
+    @property
+    def overloaded(self) -> bool:
+        """Whether a request may wait too long for those before it."""
+        slowest = self.scenario.weather.latency_s * math.exp(3 * self.scenario.weather.spread)
+        return len(self.calls) * slowest / (self.scenario.concurrency or 8) > POLICY.queue_s
 
     async def call(self, exchange: Exchange, text: str) -> int:
         """Ask for an answer. Return its status; -1 where the caller has left."""

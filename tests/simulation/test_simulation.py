@@ -77,6 +77,7 @@ def test_a_run_of_a_vendor_that_others_use_holds(seed: int, others: float, fault
         pytest.param("run", 6027, id="a retry of rows that all failed before ended each time"),
         pytest.param("run", 5150, id="the last request whose cost was not known was a canary, and nothing was sent"),
         pytest.param("fleet", 196, id="a look at the model waited for ever for a part of the rate limit"),
+        pytest.param("gateway", 3626, id="under a cap of costs later requests went ahead of one that waited"),
         pytest.param("gateway", 1436, id="who asked again when the only caller left was refused"),
         pytest.param("fleet", 53, id="a worker that waits for others held the only place in flight"),
         pytest.param("fleet", 42, id="a worker that had used its calls was waited for to give them back"),
