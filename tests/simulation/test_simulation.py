@@ -145,7 +145,7 @@ def test_a_lost_commit_is_found_and_shrunk(monkeypatch: pytest.MonkeyPatch) -> N
 def test_a_gateway_that_gives_an_answer_before_it_is_stored_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(Journal, "add", lambda *_: None)
     with pytest.raises(BrokenError, match="asked again, although it is stored"):
-        gateway.live(gateway.drawn(2))
+        gateway.live(gateway.drawn(10))
 
 
 def test_a_request_that_is_sent_twice_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
