@@ -36,7 +36,9 @@ from sqlenrich.spark.sockets import end_when_lost
 
 LARGEST_LINE = 1 << 28
 """The bytes of a message: a batch of answers, each of which may be of megabytes."""
-DRAIN_POLL_S = 0.1
+DRAIN_POLL_S = 0.02
+LAST_WORDS_S = 1.0
+"""A desk that closes waits this long for the counts of a worker whose task has just ended."""
 KEPT_ANSWERS = 256
 """The answers that the driver may look at: those that came last."""
 
@@ -188,6 +190,7 @@ class Desk:
         return self
 
     def __exit__(self, *_: object) -> None:
+        self._wait_until_idle(LAST_WORDS_S)
         self._thread.run(self._close())
         self._end()
         self.budget.close()
@@ -199,12 +202,14 @@ class Desk:
 
     def drain(self, most_s: float = 10.0) -> None:
         """Wait until no worker asks: at most this long for what is in flight, and as long again for its end."""
-        polling = threading.Event()
         for _ in range(2):
             self.stop()
-            until = runtime.monotonic() + most_s
-            while self.busy() and runtime.monotonic() < until:
-                runtime.wait(polling, DRAIN_POLL_S)
+            self._wait_until_idle(most_s)
+
+    def _wait_until_idle(self, most_s: float) -> None:
+        polling, until = threading.Event(), runtime.monotonic() + most_s
+        while self.busy() and runtime.monotonic() < until:
+            runtime.wait(polling, DRAIN_POLL_S)
 
     def resume(self) -> None:
         """Let workers send again."""
