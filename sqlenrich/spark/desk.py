@@ -467,12 +467,12 @@ class Desk:
         self._grant()
 
     def _on_spend(self, connection: _Connection, wish: dict[str, Any]) -> None:
-        self.budget.give_back(connection.number, int(wish["calls"]), Decimal(wish["left"]))
-        self.budget.wish(connection.number, Decimal(wish["cost"]), Decimal(wish["held"]))
+        self.budget.give_back(connection.number, int(wish["calls"]), Decimal(wish["left"]), wish["heard"])
+        self.budget.wish(connection.number, Decimal(wish["cost"]), Decimal(wish["held"]), wish["heard"])
         self._grant_caps()
 
     def _on_unspent(self, connection: _Connection, left: dict[str, Any]) -> None:
-        self.budget.give_back(connection.number, int(left["calls"]), Decimal(left["left"]))
+        self.budget.give_back(connection.number, int(left["calls"]), Decimal(left["left"]), left["heard"])
         self._grant_caps()
 
     def _on_pace(self, connection: _Connection, pace: dict[str, Any]) -> None:

@@ -68,6 +68,8 @@ class LeasedBudget(Budget):
         self._send, self._capped = send, capped
         self.left_calls, self.left = 0, FREE
         self._wished: Decimal | None = None
+        self._heard = 0
+        """The grants of the desk that have arrived."""
         self._leases = False
         """Whether the desk takes it that something may be given back."""
 
@@ -84,7 +86,7 @@ class LeasedBudget(Budget):
         if self._wished is None or (self._wished > FREE and self.reserved == FREE):
             self._wished = self.reserved
             # A call is of no use without the money for it, nor money without a call: others may have the use.
-            given = {"calls": self.left_calls, "left": str(self.left)}
+            given = {"calls": self.left_calls, "left": str(self.left), "heard": self._heard}
             self._send({"spend": {"cost": str(cost), "held": str(self.reserved), **given}})
             self.left_calls, self.left = 0, FREE
         return None
@@ -133,13 +135,14 @@ class LeasedBudget(Budget):
         """Take calls and money from the desk."""
         self.left_calls += calls
         self.left += cost
+        self._heard += 1
         self._wished, self._leases = None, True
 
     def give_back(self) -> None:
         """Give back what is left, once: the desk waits for it before it says that a cap is reached."""
         if self._capped and self._leases:
             self._leases = False
-            self._send({"unspent": {"calls": self.left_calls, "left": str(self.left)}})
+            self._send({"unspent": {"calls": self.left_calls, "left": str(self.left), "heard": self._heard}})
             self.left_calls, self.left = 0, FREE
 
 

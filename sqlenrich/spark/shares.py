@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from decimal import Decimal
@@ -97,26 +97,36 @@ class SharedBudget:
     _leased: Decimal = FREE
     _waiting: dict[int, Decimal] = field(default_factory=dict)
     """By worker: the most that its next request may cost."""
+    _granted: Counter[int] = field(default_factory=Counter)
+    """By worker: the grants that it was sent."""
 
     @property
     def capped(self) -> bool:
         """Whether there is a cap."""
         return self.budget.max_calls is not None or self.budget.max_cost is not None
 
-    def wish(self, worker: int, cost: Decimal, held: Decimal) -> None:
-        """Note that a worker has nothing at hand for a request; ``held`` is what those in flight may cost."""
-        self._waiting[worker] = cost
-        self._calls[worker], self._reserved[worker] = 0, held
+    def wish(self, worker: int, cost: Decimal, held: Decimal, heard: int) -> None:
+        """Note that a worker has nothing at hand for a request; ``held`` is what those in flight may cost.
 
-    def give_back(self, worker: int, calls: int, cost: Decimal) -> None:
-        """Take back what a worker does not use; less than nothing where its requests cost more than was leased."""
+        One that has not ``heard`` of its last grant wishes again once it has used that up.
+        """
+        if heard == self._granted[worker]:
+            self._waiting[worker] = cost
+            self._reserved[worker] = held
+
+    def give_back(self, worker: int, calls: int, cost: Decimal, heard: int) -> None:
+        """Take back what a worker does not use; less than nothing where its requests cost more than was leased.
+
+        ``heard``: the grants that it has got. What is in a grant on its way to it may be given back later.
+        """
         self._leased_calls -= calls
         self._leased -= cost
-        self._calls[worker], self._reserved[worker] = 0, FREE
+        if heard == self._granted[worker]:
+            self._calls[worker], self._reserved[worker] = 0, FREE
 
     def leave(self, worker: int) -> None:
         """Forget a worker that is gone. What it leased counts as used."""
-        for known in (self._calls, self._reserved, self._waiting):
+        for known in (self._calls, self._reserved, self._waiting, self._granted):
             known.pop(worker, None)
 
     def close(self) -> None:
@@ -144,6 +154,7 @@ class SharedBudget:
             self._leased_calls += share
             self._leased += granted
             self._calls[worker] = share
+            self._granted[worker] += 1
             self._reserved[worker] = self._reserved.get(worker, FREE) + granted
             yield worker, share, granted
 
