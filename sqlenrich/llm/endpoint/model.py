@@ -281,7 +281,7 @@ class EndpointModel:
                 break
             self.health.failed(started, result.text)
             if len(self._unanswered) < policy.unanswered:
-                self._unanswered.add(name)
+                self._unanswered.update(prompts)
             # Once the endpoint is known to work, a request that fails again is at fault itself.
             at_fault = (self.health.canary_answered_since(began) and calls > 1) or result.final
             elsewhere = False
