@@ -217,7 +217,7 @@ class Exchange:
         self._named[name] = flight
         if not alone:
             self._flights[hashed] = flight
-        flight.task = self._start(self._fly(flight, hashed, caching))
+        flight.task = self._start(self._fly(flight, caching))
         return flight
 
     def _start(self, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
@@ -226,13 +226,13 @@ class Exchange:
         task.add_done_callback(self._tasks.discard)
         return task
 
-    async def _fly(self, flight: _Flight, hashed: str, caching: Caching) -> None:
+    async def _fly(self, flight: _Flight, caching: Caching) -> None:
         """Ask a request and settle what its callers wait for, whatever happens."""
         loop = asyncio.get_running_loop()
         late = loop.call_later(self.policy.queue_s, self._give_up, flight)
         result: StoredAnswer | Reply | None = None
         try:
-            result = await self._ask(flight, hashed, caching)
+            result = await self._ask(flight, caching)
         except SpentError as error:
             result = refused(402, str(error), "max_cost")
         except Stopped:
@@ -257,7 +257,7 @@ class Exchange:
         if not flight.sent and flight.task is not None:
             flight.task.cancel()
 
-    async def _ask(self, flight: _Flight, hashed: str, caching: Caching) -> StoredAnswer | Reply:
+    async def _ask(self, flight: _Flight, caching: Caching) -> StoredAnswer | Reply:
         request, model = flight.request, self.models[flight.request.page.path]
         reserved = await self.spending.reserve(request.model, len(request.sent), request.max_tokens)
         used: tuple[int | None, int | None, int | None] | None = None
@@ -276,7 +276,7 @@ class Exchange:
             status = 504 if answer.call_error.startswith("timeout") else 502
             return refused(status, answer.call_error, "upstream_error")
         self._count(answer, request)
-        answer = answer._replace(request_hash=hashed, sent_hash=hashed, model=request.model)
+        answer = answer._replace(request_hash=flight.hashed, sent_hash=flight.hashed, model=request.model)
         if caching.no_store:
             self.counts.unstored += 1
             return _unstored(answer)

@@ -73,18 +73,14 @@ def test_a_run_of_a_vendor_that_others_use_holds(seed: int, others: float, fault
     [
         pytest.param("run", 1059, id="a canary was sent after a stop, to find out whether a request may be halved"),
         pytest.param("run", 20648, id="a canary that had waited for the own rate limit was sent after a stop"),
-        pytest.param(
-            "run", 21843, id="nine texts at fault that alone were left, in requests of several, ended each run"
-        ),
+        pytest.param("run", 21843, id="nine texts at fault, sent with one another, ended each run"),
         pytest.param("run", 226, id="rows at fault that alone were left ended each run"),
         pytest.param("run", 6027, id="a retry of rows that all failed before ended each time"),
         pytest.param("run", 5150, id="the last request whose cost was not known was a canary, and nothing was sent"),
-        pytest.param("fleet", 196, id="a look at the model waited for ever for a part of the rate limit"),
         pytest.param("gateway", 3626, id="under a cap of costs later requests went ahead of one that waited"),
         pytest.param("gateway", 1436, id="who asked again when the only caller left was refused"),
-        pytest.param(
-            "fleet", 92435, id="the last call was granted to a worker that had just told of no other, and forgotten"
-        ),
+        pytest.param("fleet", 196, id="a look at the model waited for ever for a part of the rate limit"),
+        pytest.param("fleet", 92435, id="a worker had not heard of its last call, which was taken for used"),
         pytest.param("fleet", 53, id="a worker that waits for others held the only place in flight"),
         pytest.param("fleet", 42, id="a worker that had used its calls was waited for to give them back"),
         pytest.param("fleet", 170, id="a failure did not free the place in flight of a worker"),
@@ -96,8 +92,8 @@ def test_a_run_of_a_vendor_that_others_use_holds(seed: int, others: float, fault
     ],
 )
 def test_what_failed_once_holds(subject: str, seed: int) -> None:
-    draw, lived = SUBJECTS[subject]
-    lived(draw(seed))
+    draw, live_all = SUBJECTS[subject]
+    live_all(draw(seed))
 
 
 def test_rows_at_fault_that_alone_are_left_end_no_run_of_several_workers() -> None:

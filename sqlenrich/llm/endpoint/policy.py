@@ -27,7 +27,7 @@ class EndpointPolicy:
     probe_tries: int = 2
     """Tries of each of them."""
     unanswered: int = UNPROVEN_REQUESTS
-    """Requests that fail before the first answer, after which the list of models no longer shows a working endpoint."""
+    """Prompts that fail before the first answer, after which the list of models no longer shows a working endpoint."""
     timeouts: int = 3
     """Tries of one request that may end with a timeout."""
     busy_s: float = 65.0
