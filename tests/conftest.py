@@ -10,6 +10,7 @@ from contextlib import ExitStack
 import pytest
 
 from tests.standins.spark import QUICK_JAVA
+from tests.support.garbage import leave_what_is_there
 from tests.support.warehouses import MODULES, Standin, standin
 
 
@@ -23,20 +24,13 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 gc.disable()  # while modules are imported and tests collected: nothing of it is garbage
 
-GARBAGE_AFTER = 50_000
-"""New objects after which the youngest generation is collected; a tree of SQL has thousands."""
-
-
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:  # as in a job in the background, whose programs inherit it
     signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 def pytest_collection_finish() -> None:
-    """Leave modules and collected tests, a million objects that stay, out of every garbage collection to come."""
-    gc.collect()
-    gc.freeze()
-    gc.set_threshold(GARBAGE_AFTER, 20, 50)
-    gc.enable()
+    """Leave modules and collected tests out of every garbage collection to come."""
+    leave_what_is_there()
 
 
 ON_DEMAND = ("vllm", "browser")

@@ -29,6 +29,7 @@ from typing import Any
 from tests.simulation import contention, fleet, gateway, lives, scenario
 from tests.simulation.lives import BrokenError, counted_faults
 from tests.simulation.scenario import Scenario
+from tests.support.garbage import leave_what_is_there
 
 SUBJECTS: dict[str, tuple[Callable[[int], Scenario], Callable[[Scenario], Any]]] = {
     "run": (scenario.drawn, lives.live),
@@ -113,13 +114,17 @@ def main() -> int:
         return run_seeds(given) if given.seed is None else replay(given.of, given.seed, without, shrink=given.shrink)
 
 
+def _begin() -> None:
+    """Begin a process of the pool. An interrupt ends the seeds; the end of the pool ends what still runs."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    leave_what_is_there()
+
+
 def run_seeds(given: argparse.Namespace) -> int:
     """Run seeds and print those that fail. Return the exit status."""
     began, failed, done = time.monotonic(), 0, []
     seeds = range(given.first, given.first + given.seeds * given.step, given.step)
-    # An interrupt ends the seeds and tells what those that ran came to. The end of the pool ends what still runs.
-    ignored = partial(signal.signal, signal.SIGINT, signal.SIG_IGN)
-    with Pool(given.jobs, ignored) as pool, suppress(KeyboardInterrupt):
+    with Pool(given.jobs, _begin) as pool, suppress(KeyboardInterrupt):
         for one in pool.imap_unordered(partial(outcome_of_seed, given.of), seeds):
             done.append(one)
             if len(done) % TOLD_EVERY == 0:

@@ -105,6 +105,8 @@ class Strand:
         while not future.done():
             self._back.release()
             self._turn.acquire()
+            if self.process.dead and future.done() and not future.cancelled():
+                future.exception()  # the dead read nothing, and a future complains of an error that nobody has read
             self.process.world.alive()
         return future.result()
 
