@@ -31,6 +31,7 @@ class LeasedBucket:
         self.name, self._send = name, send
         self.left = 0.0
         self._lapses_at = 0.0
+        self._lapse: asyncio.TimerHandle | None = None
         self._wished = 0.0
 
     def wait_s(self, units: float, now: float) -> float:
@@ -52,6 +53,10 @@ class LeasedBucket:
         """Take units from the desk."""
         self.left += units
         self._lapses_at, self._wished = now + LAPSE_S, 0.0
+        if self._lapse is not None:
+            self._lapse.cancel()
+        # Nobody looks during an outage. What all workers give back after it would be a burst.
+        self._lapse = asyncio.get_running_loop().call_later(LAPSE_S, self.give_back)
 
     def give_back(self) -> None:
         """Give back what is left; a debt is paid."""

@@ -80,6 +80,7 @@ def test_a_run_of_a_vendor_that_others_use_holds(seed: int, others: float, fault
         pytest.param("gateway", 3626, id="under a cap of costs later requests went ahead of one that waited"),
         pytest.param("gateway", 1436, id="who asked again when the only caller left was refused"),
         pytest.param("fleet", 196, id="a look at the model waited for ever for a part of the rate limit"),
+        pytest.param("fleet", 90417, id="after an outage all workers gave back at once what they had leased"),
         pytest.param("fleet", 92435, id="a worker had not heard of its last call, which was taken for used"),
         pytest.param("fleet", 53, id="a worker that waits for others held the only place in flight"),
         pytest.param("fleet", 42, id="a worker that had used its calls was waited for to give them back"),
