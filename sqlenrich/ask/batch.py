@@ -17,6 +17,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field, replace
 from decimal import Decimal
+from functools import partial
 from itertools import chain
 from typing import TYPE_CHECKING, Any
 
@@ -405,7 +406,7 @@ class BatchAsker:
 
         config: Any = getattr(self.choice.model, "config", None)
         sent = frozenset(() if config is None else config.params)
-        candidates = self._creation().candidates
+        candidates = partial(self._creation().candidates, claimed=True)
         collection = BatchCollection(self.vendor, self.ledger, self._store, candidates, sent, self.policy.committed)
         try:
             found = collection.collect(replace(batch, run_id=self.client.origin.run_id), info)

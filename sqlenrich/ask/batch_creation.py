@@ -91,15 +91,20 @@ class BatchCreation:
                 return batch  # one of them may be ours: their ends will tell
         return self._abandoned(batch, "the vendor has no such batch")
 
-    def candidates(self, batch: Batch) -> list[BatchInfo]:
-        """Return the vendor's batches that may be this one: those of its key alone, where one has it."""
-        known = {one.batch_id for one in self.ledger.batches() if one.batch_id is not None}
+    def candidates(self, batch: Batch, *, claimed: bool = False) -> list[BatchInfo]:
+        """Return the vendor's batches that may be this one: those of its key alone, where one has it.
+
+        ``claimed``: at last also those that other open batches are taken to be, since one of them may be mistaken.
+        """
+        owners = {one.batch_id: one for one in self.ledger.batches() if one.batch_id is not None}
         hashes = self.ledger.requests(batch.key).keys()
-        found = [
-            info
-            for info in self.vendor.find(batch.key, batch.noted_at, batch.requests, hashes)
-            if info.vendor_id not in known
-        ]
+
+        def free(info: BatchInfo) -> bool:
+            owner = owners.get(info.vendor_id)
+            return owner is None or (claimed and owner.open and owner.key != batch.key)
+
+        infos = self.vendor.find(batch.key, batch.noted_at, batch.requests, hashes)
+        found = sorted(filter(free, infos), key=lambda info: info.vendor_id in owners)
         named = [info for info in found if info.key is not None]
         for extra in named[1:]:
             if extra.open:  # what it has not asked yet is not paid for
