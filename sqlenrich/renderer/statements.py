@@ -199,7 +199,7 @@ def create_table_as(engine: Engine, step: Step, role: str, query: Sql, *, pretty
     """Return the statements that create the table of a role anew from a query of the step."""
     select = step.relations.bound(query)
     create = engine.create_table_as if role in RESULTS else engine.create_work_table or engine.create_table_as
-    return [print_sql(engine, made, pretty=pretty) for made in create(step.relations.table(role), select)]
+    return [print_sql(engine, made, pretty=pretty, copy=False) for made in create(step.relations.table(role), select)]
 
 
 def create_pending(engine: Engine, step: Step, query: exp.Select) -> list[str]:

@@ -19,6 +19,8 @@ from tests.support.endpoint import ScriptedEndpoint
 from tests.support.networks import serving
 from tests.support.runs import GOOD, ask, call, rows, run, write_csv, write_prompt
 
+pytestmark = pytest.mark.xdist_group("audit")  # the audited runs are made once
+
 
 @pytest.fixture(scope="module")
 def audited(tmp_path_factory: pytest.TempPathFactory) -> AuditedRuns:

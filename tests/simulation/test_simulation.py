@@ -27,7 +27,7 @@ SEEDS = {"run": 9, "gateway": 4, "fleet": 24, "contention": 60}
 pytestmark = pytest.mark.filterwarnings("ignore")  # killed processes leave coroutines that are never awaited
 
 
-@pytest.fixture(autouse=True)
+@pytest.fixture(scope="module", autouse=True)  # it collects garbage at its end, which takes a second
 def without_complaints() -> Iterator[None]:
     with quiet():
         yield
