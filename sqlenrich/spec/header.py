@@ -238,7 +238,24 @@ PLACED: dict[str, tuple[str, str]] = {
     **dict.fromkeys(("type", "properties", "required", "enum"), ("output", "the answer's schema is written")),
 }
 """The key under which a key stands that a file has at the top, and what to do."""
-RESERVED = ("images", "steps")
+ELSEWHERE: dict[str, str] = {
+    **dict.fromkeys(("embed", "embedding", "dimensions"), "write output: {embedding: {dimensions: 1024}}"),
+    **dict.fromkeys(("schema", "json_schema", "response_format"), "the answer's schema is written under output"),
+    **dict.fromkeys(("table", "from"), "write source: TABLE, or give --input"),
+    **dict.fromkeys(("sql", "query"), "write source: {query: SELECT ...}"),
+    **dict.fromkeys(("id", "primary_key", "unique_key"), "write key: [COLUMN]"),
+    **dict.fromkeys(("filter", "condition"), "write where: CONDITION"),
+    **dict.fromkeys(("prompt", "template"), "the prompt stands below the header, after the second ---"),
+    **dict.fromkeys(("examples", "few_shot"), "write messages: a user's message and the assistant's answer in turn"),
+    **dict.fromkeys(("endpoint", "base_url", "api_base"), "give --endpoint URL, or write it in sqlenrich.toml"),
+    **dict.fromkeys(("concurrency", "rpm", "tpm"), "write it under the endpoint in sqlenrich.toml"),
+    **dict.fromkeys(("limit", "max_rows"), "give --max-rows"),
+    "name": "an enrichment has the name of its file: NAME.prompt",
+    "system_prompt": "write system: TEXT",
+    "steps": "each step is a file, and one that reads the results of NAME has source: {ref: NAME}",
+}
+"""What stands elsewhere, or has another name here, by its name in other tools; and what to do."""
+RESERVED = ("images",)
 FOREIGN = {
     "Dotprompt": ("input", "ext", "tools"),
     "Prompty": ("inputs", "sample", "authors", "apiType", "outputs"),

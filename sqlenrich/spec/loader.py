@@ -23,7 +23,7 @@ from sqlenrich.spec.cascade import Cascade, read_cascade
 from sqlenrich.spec.condition import columns_of_condition, parse_condition
 from sqlenrich.spec.contract import DEFAULT_REPAIRS
 from sqlenrich.spec.enrichment import RESERVED_COLUMNS, Enrichment, SourceColumn, checked_type
-from sqlenrich.spec.header import FOREIGN, HEADER, KEEP_ALL, PLACED, RESERVED, GivenHeader, Header
+from sqlenrich.spec.header import ELSEWHERE, FOREIGN, HEADER, KEEP_ALL, PLACED, RESERVED, GivenHeader, Header
 from sqlenrich.spec.limits import Limit, cut_problem, read_limit
 from sqlenrich.spec.output import read_output
 from sqlenrich.spec.params import read_params
@@ -229,9 +229,8 @@ class _Loader:
         for key in self.values:
             if key in RESERVED:
                 self.report(f'"{key}" is not supported yet', (str(key),))
-            elif key in ("embed", "embedding", "dimensions"):
-                form = "output: {embedding: {dimensions: 1024}}"
-                self.report(f'"{key}" is no key of the header: write {form}', (str(key),))
+            elif key in ELSEWHERE:
+                self.report(f'"{key}" is no key of the header: {ELSEWHERE[key]}', (str(key),))
             elif key in PLACED:
                 under, what = PLACED[str(key)]
                 self.report(f'"{key}" is no key of the header: {what} under {under}: {{{key}: ...}}', (str(key),))

@@ -99,7 +99,11 @@ REFUSED = [
         'line 2: "embed" is no key of the header: write output: {embedding: {dimensions: 1024}} @ embed',
         id="embed",
     ),
-    pytest.param("steps: x", 'line 2: "steps" is not supported yet @ steps', id="steps"),
+    pytest.param(
+        "name: x",
+        'line 2: "name" is no key of the header: an enrichment has the name of its file: NAME.prompt @ name',
+        id="what stands elsewhere",
+    ),
     pytest.param("description: 3", "line 2: description must be a text, not 3 @ description", id="description"),
     pytest.param("version: [1]", "line 2: version must be a number or a text, not [1] @ version", id="version"),
     pytest.param(

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
 import jsonschema
 import pytest
 
-from sqlenrich.spec.header import HEADER, RESERVED, Header, header_schema
+from sqlenrich.spec.header import ELSEWHERE, HEADER, PLACED, RESERVED, Header, header_schema
 from sqlenrich.spec.loader import templates
 
 OUTPUT = {"type": "object", "properties": {"label": {"type": "string"}}}
@@ -68,9 +69,9 @@ def test_output_is_required() -> None:
     assert not validator().is_valid({"version": 1})
 
 
-def test_reserved_keys_are_no_keys() -> None:
-    assert RESERVED == ("images", "steps")
-    assert not set(RESERVED) & set(HEADER)
+@pytest.mark.parametrize("others", [RESERVED, PLACED, ELSEWHERE])
+def test_a_key_that_is_told_to_be_none_is_none(others: Iterable[str]) -> None:
+    assert not set(others) & set(HEADER)
 
 
 @pytest.mark.parametrize(("path", "line"), [
