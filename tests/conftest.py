@@ -10,7 +10,7 @@ from contextlib import ExitStack
 import pytest
 
 from tests.standins.spark import QUICK_JAVA
-from tests.support.garbage import leave_what_is_there
+from tests.support.garbage_collection import freeze_loaded
 from tests.support.warehouses import MODULES, Standin, standin
 
 
@@ -30,7 +30,7 @@ if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:  # as in a job in the back
 
 def pytest_collection_finish() -> None:
     """Leave modules and collected tests out of every garbage collection to come."""
-    leave_what_is_there()
+    freeze_loaded()
 
 
 ON_DEMAND = ("vllm", "browser")

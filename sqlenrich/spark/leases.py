@@ -46,7 +46,7 @@ class LeasedBucket:
         return WAIT_S
 
     def take(self, units: float, now: float) -> None:  # noqa: ARG002
-        """Take units; a request that took more than it was estimated with is paid for by the next lease."""
+        """Take units; what a request took beyond its estimate is paid for by the next lease, or as this one lapses."""
         self.left -= units
 
     def granted(self, units: float, now: float) -> None:

@@ -29,7 +29,7 @@ from typing import Any
 from tests.simulation import contention, fleet, gateway, lives, scenario
 from tests.simulation.lives import BrokenError, counted_faults
 from tests.simulation.scenario import Scenario
-from tests.support.garbage import leave_what_is_there
+from tests.support.garbage_collection import freeze_loaded
 
 SUBJECTS: dict[str, tuple[Callable[[int], Scenario], Callable[[Scenario], Any]]] = {
     "run": (scenario.drawn, lives.live),
@@ -117,7 +117,7 @@ def main() -> int:
 def _begin() -> None:
     """Begin a process of the pool. An interrupt ends the seeds; the end of the pool ends what still runs."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
-    leave_what_is_there()
+    freeze_loaded()
 
 
 def run_seeds(given: argparse.Namespace) -> int:

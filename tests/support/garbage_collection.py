@@ -8,7 +8,7 @@ AFTER = 50_000
 """New objects after which the youngest generation is collected; a tree of SQL has thousands."""
 
 
-def leave_what_is_there() -> None:
+def freeze_loaded() -> None:
     """Leave modules and all else that exists, a million objects that stay, out of every collection to come."""
     gc.collect()
     gc.freeze()
