@@ -38,8 +38,14 @@ SUBJECTS: dict[str, tuple[Callable[[int], Scenario], Callable[[Scenario], Any]]]
     "contention": (contention.drawn, contention.live),
 }
 """What draws a scenario of each subject, and what lives it."""
+LONGEST_SEED_S = 60
+"""The seconds of a processor that one seed takes at most: more is code that never comes back."""
 TOLD_EVERY = 500
 """After so many seeds a line is printed."""
+
+
+class EndlessError(KeyboardInterrupt):
+    """A seed takes too long. A loop hides any other exception that is raised in its callbacks."""
 
 
 @dataclass(frozen=True)
@@ -61,10 +67,11 @@ def outcome_of(subject: str, drawn: Scenario) -> Outcome:
     """Run a scenario and tell what came of it."""
     problem, began = "", time.process_time()
     try:
-        lived = SUBJECTS[subject][1](drawn)
+        with limited():
+            lived = SUBJECTS[subject][1](drawn)
     except BrokenError as broken:
         problem, lived = str(broken), broken.lives
-    except Exception:
+    except (Exception, EndlessError):
         return Outcome(drawn.seed, traceback.format_exc(), 0.0, 0, 0, Counter(), time.process_time() - began)
     asked, busy = len(lived.network.delivered.asked), time.process_time() - began
     return Outcome(drawn.seed, problem, lived.world.seconds, lived.lives, asked, counted_faults(lived), busy)
@@ -153,13 +160,33 @@ def replay(subject: str, seed: int, without: list[int], *, shrink: bool) -> int:
     drawn = drawn.without(without)
     print(f"{command_of(subject, seed, without)}\n{drawn}")
     try:
-        lived = SUBJECTS[subject][1](drawn)
+        with limited():
+            lived = SUBJECTS[subject][1](drawn)
     except BrokenError as broken:
         print("\n".join(broken.lives.world.trace))
         print(f"broken: {broken}")
         return 1
+    except EndlessError:
+        traceback.print_exc()
+        return 1
     print("\n".join(lived.world.trace))
     return 0
+
+
+@contextmanager
+def limited() -> Iterator[None]:
+    """Raise EndlessError in what takes too long, and each second again: code may catch it."""
+
+    def ended(*_: object) -> None:
+        raise EndlessError(f"{LONGEST_SEED_S} s of a processor were not enough")
+
+    before = signal.signal(signal.SIGPROF, ended)
+    signal.setitimer(signal.ITIMER_PROF, LONGEST_SEED_S, 1)
+    try:
+        yield
+    finally:
+        signal.setitimer(signal.ITIMER_PROF, 0)
+        signal.signal(signal.SIGPROF, before)
 
 
 @contextmanager

@@ -2,14 +2,16 @@
 
     python -m tests.simulation.mutants [NAME ...] [--seconds 60] [--jobs 2]
 
-Each is one change of one file, applied to a copy of the package; the seeds run over the copy until one fails. A copy
-that runs on without an end counts as found. The seconds are those of a processor, so other work changes nothing.
+Each is one change of one file, applied to a copy of the package; the seeds run over the copy until one fails. That seed
+has to fail again over the copy, and to hold over the package as it is. The seconds are those of a processor, so other
+work changes nothing.
 """
 
 from __future__ import annotations
 
 import argparse
 import os
+import re
 import shutil
 import signal
 import subprocess
@@ -76,28 +78,64 @@ def _mutants() -> Iterator[Mutant]:
 MUTANTS = tuple(_mutants())
 
 
-def seconds_until_found(mutant: Mutant, most_s: float) -> float | None:
-    """Return after how many seconds a seed failed over the changed package; None where none did."""
-    with tempfile.TemporaryDirectory(prefix="mutant-") as name:
-        folder = Path(name)
-        ignored = shutil.ignore_patterns("__pycache__")
-        shutil.copytree(ROOT / "sqlenrich", folder / "sqlenrich", ignore=ignored)
-        shutil.copytree(ROOT / "tests" / "simulation", folder / "tests" / "simulation", ignore=ignored)
-        (folder / "tests" / "__init__.py").touch()
+@dataclass(frozen=True)
+class Found:
+    """What the seeds over one planted fault gave."""
+
+    seed: int | None
+    """The first that failed; None where none did."""
+    seconds: float
+    """Those of a processor until then."""
+    again: bool = False
+    """Whether it failed again over the fault and holds without it."""
+
+    def __str__(self) -> str:
+        if self.seed is None:
+            return "NOT FOUND"
+        return f"{self.seconds:.0f} s  seed {self.seed}{'' if self.again else ' DOES NOT SHOW IT AGAIN'}"
+
+
+def copied(folder: Path, mutant: Mutant | None) -> None:
+    """Copy to a folder what the simulation needs, with the fault in it."""
+    for name in ("sqlenrich", "tests/simulation", "tests/support"):
+        shutil.copytree(ROOT / name, folder / name)  # with the bytecode of what stays as it is
+    (folder / "tests" / "__init__.py").touch()
+    if mutant is not None:
         (folder / "sqlenrich" / mutant.file).write_text(mutant.text(), encoding="utf-8")
-        command = [sys.executable, "-m", "tests.simulation", *mutant.subject, "--seeds", str(SEEDS)]
-        environment = {**os.environ, "PYTHONPATH": str(folder), "PYTHONDONTWRITEBYTECODE": ""}
+
+
+def simulated(folder: Path, *options: str, most_s: float) -> tuple[int, str, float]:
+    """Run the simulation over a copy. Return its exit status, what it printed, and its seconds of a processor."""
+    with tempfile.TemporaryFile("w+", encoding="utf-8") as printed:
         done = subprocess.Popen(
-            [*command, "--jobs", "1", "--until-failed", "--most-seconds", str(most_s)], cwd=folder,
-            stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
-            env=environment, start_new_session=True,
+            [sys.executable, "-m", "tests.simulation", *options], cwd=folder, stdout=printed, stderr=subprocess.STDOUT,
+            env={**os.environ, "PYTHONPATH": str(folder)}, start_new_session=True,
         )  # fmt: skip
         endless = threading.Timer(SLOWEST * (most_s + LONGEST_SEED_S), os.killpg, (done.pid, signal.SIGKILL))
         endless.start()
         _, status, used = os.wait4(done.pid, 0)
         endless.cancel()
-        done.returncode = status
-        return used.ru_utime + used.ru_stime if status else None
+        done.returncode = os.waitstatus_to_exitcode(status)
+        printed.seek(0)
+        return done.returncode, printed.read(), used.ru_utime + used.ru_stime
+
+
+def found(mutant: Mutant, most_s: float, unchanged: Path) -> Found:
+    """Run seeds over the changed package until one fails; then that seed once more, with the change and without it."""
+    with tempfile.TemporaryDirectory(prefix="mutant-") as name:
+        copied(folder := Path(name), mutant)
+        status, printed, seconds = simulated(
+            folder, *mutant.subject, "--seeds", str(SEEDS), "--jobs", "1", "--until-failed",
+            "--most-seconds", str(most_s), most_s=most_s,
+        )  # fmt: skip
+        if status == 0:
+            return Found(None, seconds)
+        failed = re.search(r"replay: python -m tests.simulation (.*)", printed)
+        if failed is None:
+            raise RuntimeError(f"{mutant.name}: no seed failed, and the exit status is {status}: {printed[-2000:]}")
+        replayed = failed[1].split()
+        again, holds = (simulated(place, *replayed, most_s=0)[0] for place in (folder, unchanged))
+        return Found(int(replayed[-1]), seconds, again == 1 and holds == 0)
 
 
 def main() -> int:
@@ -107,12 +145,13 @@ def main() -> int:
     parser.add_argument("--jobs", type=int, default=2)
     given = parser.parse_args()
     chosen = [one for one in MUTANTS if not given.names or one.name in given.names]
-    with ThreadPoolExecutor(given.jobs) as pool:
-        found = pool.map(lambda one: (one, seconds_until_found(one, given.seconds)), chosen)
+    with tempfile.TemporaryDirectory(prefix="unchanged-") as name, ThreadPoolExecutor(given.jobs) as pool:
+        copied(unchanged := Path(name), None)
+        results = pool.map(lambda one: (one, found(one, given.seconds, unchanged)), chosen)
         count = 0
-        for mutant, seconds in found:
-            count += seconds is not None
-            print(f"{mutant.name:<32} {'NOT FOUND' if seconds is None else f'{seconds:.0f} s'}", flush=True)
+        for mutant, result in results:
+            count += result.again
+            print(f"{mutant.name:<32} {result}", flush=True)
     print(f"{count} of {len(chosen)} found")
     return 0 if count == len(chosen) else 1
 
