@@ -245,4 +245,4 @@ def _read(values: Mapping[str, Any]) -> Batch:
 def shown_batches(batches: Sequence[Batch]) -> list[Mapping[str, Any]]:
     """Return batches as a report has them."""
     names = ("key", "state", "endpoint", "model", "requests", "answered", "failed", "unasked", "seconds", "error")
-    return [{name: one.to_dict()[name] for name in names} for one in batches]
+    return [{name: facts[name] for name in names} for facts in (one.to_dict() for one in batches)]

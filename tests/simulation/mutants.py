@@ -30,16 +30,21 @@ from tests.simulation.scenario import BATCHES_EACH, BATCHES_FIRST
 ROOT = Path(__file__).parents[2]
 SEEDS = 4000
 """More than any run of them has the time for."""
-BATCHES = ("--first", str(BATCHES_FIRST), "--step", str(BATCHES_EACH))
-SUBJECTS = {
-    "gateway/": ("--of", "gateway"),
-    "spark/journal": ("--of", "gateway"),
-    "spark/file_lease": ("--of", "contention"),
-    "spark/": ("--of", "fleet"),
-    "ask/batch": BATCHES,
-    "llm/batch": BATCHES,
+Options = tuple[str, ...]
+RUNS: Options = ()
+BATCHES: Options = ("--first", str(BATCHES_FIRST), "--step", str(BATCHES_EACH))
+GATEWAYS, FLEETS, CONTENTION = (("--of", subject) for subject in ("gateway", "fleet", "contention"))
+SUBJECTS: dict[str, tuple[Options, ...]] = {
+    "gateway/": (GATEWAYS,),
+    "spark/journal": (GATEWAYS,),
+    "spark/file_lease": (CONTENTION,),
+    "spark/": (FLEETS,),
+    "ask/batch": (BATCHES,),
+    "llm/batch": (BATCHES,),
+    "llm/": (FLEETS, RUNS, GATEWAYS),
+    "": (RUNS,),
 }
-"""Whose lives run the code of a file that begins so; the first holds. Of others: all of a run."""
+"""Whose lives run the code of a file that begins so; the first holds. They share the time."""
 LONGEST_SEED_S = 60
 SLOWEST = 4
 """How much slower than alone a copy may run beside other work."""
@@ -55,9 +60,9 @@ class Mutant:
     new: str
 
     @property
-    def subject(self) -> tuple[str, ...]:
-        """The options for lives that run its code."""
-        return next((subject for room, subject in SUBJECTS.items() if self.file.startswith(room)), ())
+    def subjects(self) -> tuple[Options, ...]:
+        """The options for the lives that run its code."""
+        return next(subjects for room, subjects in SUBJECTS.items() if self.file.startswith(room))
 
     def text(self) -> str:
         """Return the changed file. Raises ValueError where ``old`` is not there once."""
@@ -82,8 +87,8 @@ MUTANTS = tuple(_mutants())
 class Found:
     """What the seeds over one planted fault gave."""
 
-    seed: int | None
-    """The first that failed; None where none did."""
+    seed: str | None
+    """The options of the first that failed; None where none did."""
     seconds: float
     """Those of a processor until then."""
     again: bool = False
@@ -92,7 +97,7 @@ class Found:
     def __str__(self) -> str:
         if self.seed is None:
             return "NOT FOUND"
-        return f"{self.seconds:.0f} s  seed {self.seed}{'' if self.again else ' DOES NOT SHOW IT AGAIN'}"
+        return f"{self.seconds:.0f} s  {self.seed}{'' if self.again else ' DOES NOT SHOW IT AGAIN'}"
 
 
 def copied(folder: Path, mutant: Mutant | None) -> None:
@@ -124,18 +129,22 @@ def found(mutant: Mutant, most_s: float, unchanged: Path) -> Found:
     """Run seeds over the changed package until one fails; then that seed once more, with the change and without it."""
     with tempfile.TemporaryDirectory(prefix="mutant-") as name:
         copied(folder := Path(name), mutant)
-        status, printed, seconds = simulated(
-            folder, *mutant.subject, "--seeds", str(SEEDS), "--jobs", "1", "--until-failed",
-            "--most-seconds", str(most_s), most_s=most_s,
-        )  # fmt: skip
-        if status == 0:
-            return Found(None, seconds)
-        failed = re.search(r"replay: python -m tests.simulation (.*)", printed)
-        if failed is None:
-            raise RuntimeError(f"{mutant.name}: no seed failed, and the exit status is {status}: {printed[-2000:]}")
-        replayed = failed[1].split()
-        again, holds = (simulated(place, *replayed, most_s=0)[0] for place in (folder, unchanged))
-        return Found(int(replayed[-1]), seconds, again == 1 and holds == 0)
+        seconds = 0.0
+        for subject in mutant.subjects:
+            each_s = most_s / len(mutant.subjects)
+            status, printed, used_s = simulated(
+                folder, *subject, "--seeds", str(SEEDS), "--jobs", "1", "--until-failed", "--most-seconds", str(each_s),
+                most_s=each_s,
+            )  # fmt: skip
+            seconds += used_s
+            if status == 0:
+                continue
+            failed = re.search(r"replay: python -m tests.simulation (.*)", printed)
+            if failed is None:
+                raise RuntimeError(f"{mutant.name}: no seed failed, and the exit status is {status}: {printed[-2000:]}")
+            again, holds = (simulated(place, *failed[1].split(), most_s=0)[0] for place in (folder, unchanged))
+            return Found(failed[1], seconds, again == 1 and holds == 0)
+        return Found(None, seconds)
 
 
 def main() -> int:
