@@ -26,13 +26,14 @@ from functools import partial
 from multiprocessing import Pool
 from typing import Any
 
-from tests.simulation import contention, fleet, gateway, lives, scenario
+from tests.simulation import asking, contention, fleet, gateway, lives, scenario
 from tests.simulation.lives import BrokenError, counted_faults
 from tests.simulation.scenario import Scenario
 from tests.support.garbage_collection import freeze_loaded
 
 SUBJECTS: dict[str, tuple[Callable[[int], Scenario], Callable[[Scenario], Any]]] = {
     "run": (scenario.drawn, lives.live),
+    "asking": (asking.drawn, asking.live),
     "gateway": (gateway.drawn, gateway.live),
     "fleet": (fleet.drawn, fleet.live),
     "contention": (contention.drawn, contention.live),

@@ -243,7 +243,7 @@ class FleetLives(FaultyLives):
         self.stopping = self.loses = self.fatal = False
         self.sent.clear()
         self.held.clear()
-        self.network.in_flight = self.network.most_in_flight = 0
+        self.network.forget_clients()
         asked_before = len(self.network.delivered.asked)
         self.driver = Process(world, "the driver")
         self.workers: list[Process] = []

@@ -233,7 +233,7 @@ class GatewayLives(FaultyLives):
         world.note(f"life {self.lives} begins")
         self.answered, self.stopping, self.over, self.failed_before = set(), False, False, network.delivered.failures
         self.asking.clear()
-        network.in_flight = network.most_in_flight = 0
+        network.forget_clients()
         asked_before = len(network.delivered.asked)
         store = SimStore(self.path(self.lives), self)
         try:

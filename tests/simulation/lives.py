@@ -103,6 +103,22 @@ class Notes(NullObserver):
         self.lines.append(line)
 
 
+@dataclass(frozen=True)
+class Ended:
+    """What a complete run has left, by the keys of its rows."""
+
+    good: Mapping[int, tuple[Any, ...]]
+    """The accepted rows: their values and their model."""
+    bad: Mapping[int, str]
+    """The reasons of the others."""
+    twice: int
+    """Requests with two answers."""
+    most_attempts: int
+    attempts: Mapping[int, int]
+    failures: Mapping[int, int]
+    """The failed calls of each row that has any."""
+
+
 @dataclass
 class Life:
     """One life, from a start to its end, and what is seen of it."""
@@ -207,6 +223,7 @@ class Lives(FaultyLives):
     def __post_init__(self) -> None:
         scenario = self.scenario
         self.begin_in(World(scenario.seed))
+        self.network.on_lie = self.on_lie
         if scenario.batches is not None:
             self.vendor = VendorSide(self.world, scenario.seed, scenario.batches.nature, self.on_call)
 
@@ -306,6 +323,11 @@ class Lives(FaultyLives):
             life.shortest[place] = found
             life.canaries |= {*prompts}
 
+    def on_lie(self) -> None:
+        """Note that the model gave an answer of other content."""
+        self.life.pass_gap(self.world.seconds)
+        self.life.answered_at = self.world.seconds
+
     @property
     def most_looks(self) -> int:
         """The requests of a life at most that look at the model by what it answered before."""
@@ -372,7 +394,7 @@ class Lives(FaultyLives):
             0 if self.vendor is None else self.vendor.requests(),
             looks=self.most_looks,
         )
-        network.in_flight = network.most_in_flight = 0
+        network.forget_clients()
         report: Report | None = None
         error: se.SqlenrichError | None = None
         try:
@@ -408,13 +430,19 @@ class Lives(FaultyLives):
             world.seconds += scenario.batches.nature.longest_s / 3
         return False
 
-    def enrich(self) -> Report:
+    @property
+    def endpoint(self) -> se.Endpoint:
+        """The servers, as a user names them."""
         scenario = self.scenario
         urls = [f"http://127.0.0.1:{PORT + number}/v1" for number in range(scenario.servers)]
-        endpoint = se.Endpoint(
+        return se.Endpoint(
             urls[0], others=tuple(urls[1:]), model="m", concurrency=scenario.concurrency, rpm=scenario.rpm,
             timeout=scenario.timeout_s, api_key=SECRET, structured_output="json_schema", embed_batch=self.together,
         )  # fmt: skip
+
+    def enrich(self) -> Any:
+        """Live a life, and return its report. Raises Killed."""
+        scenario, endpoint = self.scenario, self.endpoint
         options: dict[str, Any] = {}
         if (batches := scenario.batches) is not None and self.vendor is not None:
             endpoint = replace(endpoint, batch_requests=batches.requests, probe=batches.probe)
@@ -438,13 +466,13 @@ class Lives(FaultyLives):
 
     # What must hold --------------------------------------------------------------------------------------------------
 
-    def find_stored(self) -> None:
-        """Read what the next life finds stored: all that a commit has promised, and perhaps more."""
+    def read_stored(self) -> tuple[set[tuple[str, str, int]], Mapping[str, str]]:
+        """Return the answers that the next life finds, as ``committed`` has them, and prompts by their hashes."""
         life = self.life
         if not life.next_path.exists():
             if self.committed:
                 raise BrokenError("the database is gone, and answers were stored in it")
-            return
+            return set(), {}
         with duckdb.connect(str(life.next_path)) as db:
             try:
                 found = db.execute(
@@ -453,7 +481,12 @@ class Lives(FaultyLives):
                 prompts = dict(db.execute("SELECT request_hash, prompt FROM intent_prompts").fetchall())
             except duckdb.CatalogException:
                 found, prompts = [], {}
-        there = set(found)
+        return set(found), prompts
+
+    def find_stored(self) -> None:
+        """Check what the next life finds stored: all that a commit has promised, and perhaps more."""
+        life = self.life
+        there, prompts = self.read_stored()
         if lost := self.committed - there:
             raise BrokenError(f"{len(lost)} answers are lost whose commit had returned")
         self.committed |= there
@@ -530,7 +563,7 @@ class Lives(FaultyLives):
         if world.seconds - life.began > allowed:
             raise BrokenError(f"a life took {world.seconds - life.began:,.0f} s")
 
-    def check_report(self, report: Report) -> None:
+    def check_report(self, report: Any) -> None:
         """Check the counts of the report."""
         if report.rows_in != self.scenario.rows:
             raise BrokenError(f"{report.rows_in} rows of {self.scenario.rows}")
@@ -546,9 +579,9 @@ class Lives(FaultyLives):
         if report.calls < sent:
             raise BrokenError(f"{report.calls} calls reported of {sent}")
 
-    def check_end(self, report: Report) -> None:
-        """Compare the tables with those of a run that nothing disturbed."""
-        delivered, scenario = self.network.delivered, self.scenario
+    def read_end(self, report: Any) -> Ended:
+        """Read the tables of the last life."""
+        scenario = self.scenario
         values = "label, urgency" if scenario.embeds is None else "embedding"
         with duckdb.connect(str(self.life.path), read_only=True) as db:
             good = {row[0]: row[1:] for row in db.execute(f"SELECT id, {values}, _model FROM intent").fetchall()}
@@ -559,8 +592,8 @@ class Lives(FaultyLives):
             ).fetchall()[0][0]
             most_attempts = db.execute("SELECT COALESCE(MAX(attempt), 0) FROM intent_responses").fetchall()[0][0]
             attempts = dict(db.execute(
-                "SELECT id, (SELECT MAX(attempt) FROM intent_responses r WHERE r.request_hash = p.request_hash) "
-                "FROM intent_prompts p").fetchall())  # fmt: skip
+                "SELECT id, COALESCE(MAX(attempt), 0) FROM intent_prompts LEFT JOIN intent_responses "
+                "USING (request_hash) GROUP BY id").fetchall())  # fmt: skip
             failures = dict(db.execute(
                 "SELECT id, COUNT(*) FROM intent_prompts JOIN intent_responses USING (request_hash) "
                 "WHERE call_error IS NOT NULL GROUP BY id").fetchall())  # fmt: skip
@@ -568,10 +601,19 @@ class Lives(FaultyLives):
                                     [report.run_id]).fetchall()[0][0]  # fmt: skip
         if open_lines:
             raise BrokenError("the last line of the ledger is open")
-        if twice:
-            raise BrokenError(f"{twice} requests have two answers")
-        if most_attempts > MOST_ATTEMPTS * (1 + scenario.cascade):  # of each model
-            raise BrokenError(f"attempt {most_attempts}, and {MOST_ATTEMPTS} of each model are allowed")
+        if SECRET.encode() in self.life.path.read_bytes():
+            raise BrokenError("the key is in the database")
+        return Ended(good, bad, twice, most_attempts, attempts, failures)
+
+    def check_end(self, report: Any) -> None:
+        """Compare the tables with those of a run that nothing disturbed."""
+        delivered, scenario = self.network.delivered, self.scenario
+        ended = self.read_end(report)
+        good, bad, attempts, failures = ended.good, ended.bad, ended.attempts, ended.failures
+        if ended.twice:
+            raise BrokenError(f"{ended.twice} requests have two answers")
+        if ended.most_attempts > MOST_ATTEMPTS * (1 + scenario.cascade):  # of each model
+            raise BrokenError(f"attempt {ended.most_attempts}, and {MOST_ATTEMPTS} of each model are allowed")
         if len(good) + len(bad) != scenario.rows or set(good) & set(bad):
             raise BrokenError("a row is missing, or there twice")
         for row in self.rows():
@@ -603,8 +645,6 @@ class Lives(FaultyLives):
         for text in (*self.notes.lines, *self.texts, report.to_text()):
             if SECRET in text:
                 raise BrokenError(f"the key is in a text: {text}")
-        if SECRET.encode() in self.life.path.read_bytes():
-            raise BrokenError("the key is in the database")
 
     def expected_of(self, row: Mapping[str, Any], prompt: str) -> tuple[Any, ...] | str:
         """Return the result of a row in a run that nothing disturbs: its values, or the reason of its refusal."""

@@ -33,7 +33,7 @@ SEEDS = 4000
 Options = tuple[str, ...]
 RUNS: Options = ()
 BATCHES: Options = ("--first", str(BATCHES_FIRST), "--step", str(BATCHES_EACH))
-GATEWAYS, FLEETS, CONTENTION = (("--of", subject) for subject in ("gateway", "fleet", "contention"))
+ASKING, GATEWAYS, FLEETS, CONTENTION = (("--of", subject) for subject in ("asking", "gateway", "fleet", "contention"))
 SUBJECTS: dict[str, tuple[Options, ...]] = {
     "gateway/": (GATEWAYS,),
     "spark/journal": (GATEWAYS,),
@@ -41,7 +41,8 @@ SUBJECTS: dict[str, tuple[Options, ...]] = {
     "spark/": (FLEETS,),
     "ask/batch": (BATCHES,),
     "llm/batch": (BATCHES,),
-    "llm/": (FLEETS, RUNS, GATEWAYS),
+    "llm/": (ASKING, FLEETS, GATEWAYS),
+    "ask/": (ASKING, RUNS),
     "": (RUNS,),
 }
 """Whose lives run the code of a file that begins so; the first holds. They share the time."""

@@ -89,13 +89,27 @@ class Network:
         self.down: dict[int, tuple[str, float]] = {}
         """What is wrong with the servers of some ports, and until when."""
         self.windows: dict[int, deque[float]] = {}
-        self.in_flight = self.most_in_flight = 0
+        self.asking: set[Wire] = set()
+        """The connections on which a request is not answered yet."""
+        self.most_in_flight = 0
         self.on_request: Callable[[str], None] = lambda _: None
         self.on_answer: Callable[[tuple[str, ...], int], None] = lambda *_: None
+        self.on_lie: Callable[[], None] = lambda: None
+        self.on_refused: Callable[[tuple[str, ...], float], None] = lambda *_: None
         self.on_leave: Callable[[str], None] = lambda _: None
         self.on_abandon: Callable[[str, float], None] = lambda *_: None
         world.connect = self.connect
         world.refuses = lambda port: self.trouble(port) == "refuse"
+
+    @property
+    def in_flight(self) -> int:
+        """The requests that are not answered yet."""
+        return len(self.asking)
+
+    def forget_clients(self) -> None:
+        """Begin anew: what asked has ended, and its connections are of no interest, whenever they are freed."""
+        self.asking.clear()
+        self.most_in_flight = 0
 
     def trouble(self, port: int) -> str:
         """Return what is wrong with a server now."""
@@ -152,7 +166,7 @@ class Wire(asyncio.Transport):
         """End the request that is here."""
         for prompt in self.asked:
             self.network.on_leave(prompt)
-        self.network.in_flight -= len(self.asked) > 0
+        self.network.asking.discard(self)
         self.asked = ()
 
     def lose(self) -> None:
@@ -182,7 +196,8 @@ class Wire(asyncio.Transport):
         delivered.asked.append(prompts[0])
         delivered.at.append((world.seconds, (self.port, asked["model"])))
         number = len(delivered.asked)
-        self.asked, self.asked_at, network.in_flight = prompts, world.seconds, network.in_flight + 1
+        self.asked, self.asked_at = prompts, world.seconds
+        network.asking.add(self)
         network.most_in_flight = max(network.most_in_flight, network.in_flight)
         draw = random.Random(f"{network.seed}/{number}")
         latency = network.weather.latency_s * draw.lognormvariate(0.0, network.weather.spread)
@@ -233,6 +248,9 @@ class Wire(asyncio.Transport):
             status = STATUSES[kind]
             if amount > 0 and kind in ("429", "busy"):
                 headers = headers | {"retry-after": str(int(amount))}
+            if kind in ("429", "busy", "500"):
+                told_s = float(headers.get("retry-after", 0))
+                self.loop.call_later(latency / 10, self.refuse, prompts, told_s)
             self.send(latency / 10, status, headers, b'{"error": {"message": "not now"}}')
         elif kind == "error-200":
             self.send(latency, 200, headers, b'{"error": {"message": "upstream failed", "code": 502}}')
@@ -243,6 +261,7 @@ class Wire(asyncio.Transport):
         elif kind == "lie":
             delivered.lied |= {*prompts}
             self.send(latency, 200, headers, answer(*prompts, lies=True))
+            self.loop.call_later(latency, self.network.on_lie)
         else:
             raise AssertionError(kind)
 
@@ -263,6 +282,11 @@ class Wire(asyncio.Transport):
         for number in range(parts):
             part, is_last = data[number * step : (number + 1) * step], number == parts - 1
             self.loop.call_later(delay + number * 0.002, self.deliver, part, prompts if is_last else (), is_last)
+
+    def refuse(self, prompts: tuple[str, ...], told_s: float) -> None:
+        """Tell that a client learns now that it is to ask later; ``told_s``: after so many seconds at least."""
+        if not self.closed:
+            self.network.on_refused(prompts, told_s)
 
     def deliver(self, data: bytes, prompts: tuple[str, ...], is_last: bool = False) -> None:
         """Give bytes to the client. ``prompts``: with them the answers to these are whole."""
