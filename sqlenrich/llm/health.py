@@ -104,6 +104,10 @@ class EndpointHealth:
         self.failures_in_a_row = 0
         self._succeeded_at = self._canary_answered_at = runtime.monotonic()
 
+    def canary_failed(self) -> None:
+        """Record that the endpoint was tried once more, whether or not the user's limits allowed other requests."""
+        self.failures_in_a_row += 1
+
     def canary_answered_since(self, started: float) -> bool:
         """Whether the endpoint was found to work after the monotonic time ``started``."""
         return self._canary_answered_at > started

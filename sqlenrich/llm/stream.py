@@ -347,6 +347,7 @@ class Stream:
                 self._release_doubtful()
             else:
                 self._canary_failed_at = runtime.monotonic()
+                self._health.canary_failed()
         finally:
             self._canary = None
 

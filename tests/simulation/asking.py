@@ -9,7 +9,7 @@ from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from hashlib import sha256
-from typing import Any, cast
+from typing import Any, NamedTuple, cast
 
 from sqlenrich.ask.answer_judge import AnswerJudge, JudgePolicy
 from sqlenrich.ask.client import ClientAsker
@@ -22,8 +22,9 @@ from sqlenrich.llm.throttle.budget import Budget
 from sqlenrich.spec.settings import Config
 from sqlenrich.store.backend import evenly
 from sqlenrich.store.base import CommitPolicy, Origin
+from tests.simulation.faults import ENDS
 from tests.simulation.lives import IN_TRANSIT_S, MOST_ATTEMPTS, PRICES, BrokenError, Ended, Lives, lived
-from tests.simulation.network import ANSWER_TOKENS, PROMPT
+from tests.simulation.network import ANSWER_COST, ANSWER_TOKENS, PROMPT
 from tests.simulation.scenario import (
     EMBEDDINGS_EACH,
     EMBEDDINGS_FIRST,
@@ -44,6 +45,19 @@ JITTER_S = 0.05
 """The mean wait before a request is sent again, at least: it is drawn from 0 to 0.5 s and more."""
 FEW = 12
 """So many waits have a mean."""
+REFUSALS, LOSSES = ("429", "busy"), ("reset", "cut")
+SEEN, LOSS_S = 3, 18.0
+"""Of so many requests on lost connections one is sent again before this time: it is the shortest timeout but one."""
+MOST_FAILURES = 25
+"""A prompt fails so often in a life: 3 attempts have 5 tries each, and some requests show whether a server is well."""
+TIMEOUT_LATE_S = 2.0
+"""A request is abandoned so long after its timeout at most."""
+LOOKS_S = 40.0
+"""After so long without a failure no server is looked at by a request that it has answered."""
+ENDS_S = 0.5
+"""After a stop a life ends so long after the last of what is in flight, where no commit is slow."""
+MOST_COST = 1.01
+"""What one request costs at most: its answer has 100 tokens."""
 SLOW_S = 0.1
 """Requests that take this long are in flight nearly all of the time."""
 
@@ -55,7 +69,14 @@ def drawn(seed: int) -> Scenario:
     faults = [one for one in found.faults if one.moment != "statement"]
     for _ in range(draw.choice((0, 0, 1, 2))):
         faults.append(Fault("request", draw.randint(1, found.texts), draw.choice(("stop", "stop-twice"))))
-    found = replace(found, cascade=False, faults=tuple(faults))
+    if draw.random() < 0.4:
+        faults = [one for one in faults if one.kind not in ENDS]
+    rpm, cost = int(2 ** draw.uniform(2, 6)), draw.uniform(0.2, 1.2) * ANSWER_COST * found.texts
+    found = replace(
+        found, cascade=False, faults=tuple(faults),
+        rpm=draw.choice((found.rpm, found.rpm, rpm)),
+        max_cost=draw.choice((None, found.max_cost, cost)),
+    )  # fmt: skip
     if seed % EMBEDDINGS_EACH == EMBEDDINGS_FIRST:
         found = embedding(found)
     return followed(found)
@@ -123,11 +144,21 @@ class ModelledStore:
             raise RunError("no space left on device")
         if kind == "slow" and fault is not None:
             lives.life.must_end_at += fault.amount
+            lives.life.slow_s += fault.amount
             lives.world.elapse(fault.amount)
         lives.answers += answers
         lives.stored(answers)
         if kind == "kill-after":
             lives.kill()
+
+
+class Failed(NamedTuple):
+    """A failure that the client has learned of."""
+
+    kind: str
+    at: float
+    told_s: float
+    """The server wants to be left alone for so long."""
 
 
 @dataclass
@@ -161,12 +192,19 @@ class AskingLives(Lives):
 
     answers: list[Answer] = field(default_factory=list)
     """Those that are stored."""
+    capped_lives: int = 3
+    left_at: float = -math.inf
+    """When nothing was in flight any more."""
     prompts: Mapping[str, str] = field(default_factory=dict)
     """The prompts of all requests by their hashes."""
-    refused_at: dict[str, tuple[float, float]] = field(default_factory=dict)
-    """Of each prompt that was refused last, when that was, and for how many seconds the server wants to be left."""
+    failed: dict[str, Failed] = field(default_factory=dict)
+    """The last failures of the prompts that were not sent again."""
+    failures: Counter[str] = field(default_factory=Counter)
+    """The failures of each prompt in this life, but for refusals."""
     waits: list[float] = field(default_factory=list)
     """The seconds until a refused prompt was sent again, where the server has told none."""
+    losses: list[float] = field(default_factory=list)
+    """The same where the connection was lost."""
     use: Use = field(default_factory=Use)
     unasked: set[str] = field(default_factory=set)
     """The prompts that this life has still to send."""
@@ -178,7 +216,8 @@ class AskingLives(Lives):
 
     def begin_in(self, world: World) -> None:
         super().begin_in(world)
-        self.network.on_refused = self.on_refused
+        network = self.network
+        network.on_failure, network.on_leave, network.on_abandon = self.on_failure, self.on_leave, self.on_abandon
 
     # What is watched -------------------------------------------------------------------------------------------------
 
@@ -187,16 +226,37 @@ class AskingLives(Lives):
         self.unasked.discard(prompt)
         now = self.world.seconds
         self.measure(in_flight=self.network.in_flight - 1)  # this one is new
-        at, told_s = self.refused_at.pop(prompt, (-math.inf, 0.0))
-        if self.scenario.servers > 1 or prompt in self.life.canaries:
+        quiet_s = now - max(self.use.troubled_at, self.life.began)
+        if prompt in self.life.answered and quiet_s > LOOKS_S + self.scenario.timeout_s + 5 * self.each_s:
+            self.life.problems.append(f"asked again {quiet_s:.0f} s after the last failure: {prompt!r}")
+        failure = self.failed.pop(prompt, None)
+        if failure is None or self.scenario.servers > 1 or prompt in self.life.canaries:
             return
-        if now - at < told_s - IN_TRANSIT_S:
-            self.life.problems.append(f"sent again after {now - at:.3f} s, and told to wait {told_s} s: {prompt!r}")
-        if at > 0 and not told_s and self.scenario.embeds is None:  # several texts are halved at once
-            self.waits.append(now - at)
+        passed_s = now - failure.at
+        if passed_s < failure.told_s - IN_TRANSIT_S:
+            told = f"told to wait {failure.told_s} s"
+            self.life.problems.append(f"sent again after {passed_s:.3f} s, and {told}: {prompt!r}")
+        if failure.told_s or self.scenario.embeds is not None:  # several texts are halved at once
+            return
+        if failure.kind in REFUSALS:
+            self.waits.append(passed_s)
+        elif failure.kind in LOSSES:
+            self.losses.append(passed_s)
 
-    def on_refused(self, prompts: tuple[str, ...], told_s: float) -> None:
-        self.refused_at |= dict.fromkeys(prompts, (self.world.seconds, told_s))
+    def on_failure(self, kind: str, prompts: tuple[str, ...], told_s: float) -> None:
+        """Note what the client learns now of its request."""
+        self.failed |= dict.fromkeys(prompts, Failed(kind, self.world.seconds, told_s))
+        if kind not in REFUSALS:
+            self.failures.update(prompts)
+            if len(prompts) == 1 and self.scenario.embeds is None and self.failures[prompts[0]] > MOST_FAILURES:
+                self.life.problems.append(f"{prompts[0]!r} failed {self.failures[prompts[0]]} times")
+
+    def on_abandon(self, prompt: str, seconds: float) -> None:
+        if seconds > self.scenario.timeout_s + TIMEOUT_LATE_S:
+            self.life.problems.append(f"an answer to {prompt!r} was awaited for {seconds:.1f} s")
+
+    def on_leave(self, prompt: str) -> None:  # noqa: ARG002
+        self.left_at = self.world.seconds
 
     def on_answer(self, prompts: tuple[str, ...], port: int) -> None:
         super().on_answer(prompts, port)
@@ -211,11 +271,11 @@ class AskingLives(Lives):
     # Lives -----------------------------------------------------------------------------------------------------------
 
     def enrich(self) -> Asked:
-        scenario, first = self.scenario, self.lives == 1
-        self.refused_at.clear()
-        self.waits.clear()
+        scenario = self.scenario
+        for seen in (self.failed, self.failures, self.waits, self.losses):
+            seen.clear()
         self.use = Use(self.world.seconds, self.network.delivered.failures, self.world.seconds)
-        budget = Budget(scenario.max_calls if first else None, scenario.max_cost if first else None)
+        budget = Budget(*self.caps)
         choice = choose_model(self.enrichment, Config(prices=PRICES), wanted_model(self.endpoint), budget)
         commits = CommitPolicy(rows=min(scenario.commit_rows, scenario.unstored), unstored=scenario.unstored)
         store = cast("Any", ModelledStore(self, commits))
@@ -238,9 +298,15 @@ class AskingLives(Lives):
     def check_life(self) -> None:
         super().check_life()
         scenario, life, use = self.scenario, self.life, self.use
+        limited = scenario.rpm is not None or scenario.weather.rpm is not None
         if len(self.waits) >= FEW and sum(self.waits) < JITTER_S * len(self.waits):
             raise BrokenError(f"refused requests are sent again after {sum(self.waits) / len(self.waits):.3f} s")
-        plain = scenario.concurrency is not None and scenario.rpm is None and scenario.weather.rpm is None
+        if len(self.losses) >= SEEN and min(self.losses) > LOSS_S and not limited:
+            raise BrokenError(f"lost requests are sent again after {min(self.losses):.0f} s")
+        ended_s = self.world.seconds - max(life.stopped_at, self.left_at)
+        if life.stopped_at < math.inf and ended_s > ENDS_S and not (life.slow_s or life.killed):
+            raise BrokenError(f"it was stopped, and ended {ended_s:.1f} s after the last answer")
+        plain = scenario.concurrency is not None and not limited and self.caps == (None, None)
         if plain and scenario.weather.latency_s > SLOW_S and use.calm_s > CALM_S and scenario.embeds is None:
             mean, most = use.area / use.calm_s, scenario.concurrency or 0
             if mean < BUSY * most and life.stopped_at == math.inf:
@@ -251,7 +317,13 @@ class AskingLives(Lives):
         if report.pending and life.stopped_at == math.inf and report.reached is None:
             raise BrokenError(f"{report.pending} requests are left, and nothing has stopped the run")
         sent = len(self.network.delivered.asked) - life.asked_before
-        calm = life.stopped_at == math.inf and self.use.troubled_at <= life.began
+        calm = life.stopped_at == math.inf and self.network.delivered.failures == life.failed_before
+        calm = calm and all(until < life.began for _, until in self.network.down.values())
+        paid = len(life.answered) * ANSWER_COST
+        if report.reached == "max_cost" and calm and paid + MOST_COST < (self.caps[1] or 0):
+            raise BrokenError(f"max_cost is {self.caps[1]}, and it ends after {paid:.2f}")
+        if report.reached == "max_calls" and report.calls < (self.caps[0] or 0):
+            raise BrokenError(f"max_calls is {self.caps[0]}, and it ends after {report.calls}")
         if report.calls < sent or (report.calls > sent and calm):
             raise BrokenError(f"{report.calls} calls reported of {sent}")
 

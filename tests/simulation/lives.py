@@ -58,6 +58,8 @@ STOPPED_S, STOPPED_TWICE_S = 15.0, 5.0
 further slow commit has its own time."""
 LONGEST_STEP_S = 1800.0
 """A step of a batch is tried for 15 minutes at most, and its end is looked for each 5 minutes."""
+DECISIVE = 20
+"""Where the own rate limit lets few requests through, so many in a row fail before a life gives up."""
 QUIET_S = 60.0
 """A model that answered within this time has not stopped answering."""
 IN_TRANSIT_S = 0.01
@@ -156,6 +158,9 @@ class Life:
     """When it has to end, since it was stopped."""
     looks: int = 0
     """How often a stored request may be asked again: once of each server, for each model."""
+    slow_s: float = 0.0
+    """The time of slow commits."""
+    killed: bool = False
     halted: bool = False
     """Whether somebody cancelled a batch."""
     excused: bool = False
@@ -217,6 +222,8 @@ class Lives(FaultyLives):
     failed_lives: int = 0
     """The last lives in a row that ended with an error."""
     life: Life = field(init=False)
+    capped_lives: int = 1
+    """The first lives, which have caps."""
     notes: Notes = field(default_factory=Notes)
     texts: list[str] = field(default_factory=list)
 
@@ -267,7 +274,7 @@ class Lives(FaultyLives):
         """End the process here: what is in the files now is what the next life finds."""
         self.world.note("killed")
         self.life.leave_files(torn)
-        self.life.excused = self.world.dead = True
+        self.life.excused = self.life.killed = self.world.dead = True
         raise Killed
 
     def size_of_log(self) -> int:
@@ -327,6 +334,17 @@ class Lives(FaultyLives):
         """Note that the model gave an answer of other content."""
         self.life.pass_gap(self.world.seconds)
         self.life.answered_at = self.world.seconds
+
+    @property
+    def caps(self) -> tuple[int | None, float | None]:
+        """The caps of the calls and of the cost of this life."""
+        capped = self.lives <= self.capped_lives
+        return (self.scenario.max_calls, self.scenario.max_cost) if capped else (None, None)
+
+    @property
+    def each_s(self) -> float:
+        """The seconds from one request to the next that the own rate limit demands."""
+        return 0.0 if self.scenario.rpm is None else 60.0 / self.scenario.rpm
 
     @property
     def most_looks(self) -> int:
@@ -452,12 +470,8 @@ class Lives(FaultyLives):
                 self.enrichment, output=SimBackend(self.life.path, self), model=endpoint,
                 observer=self.notes, stopper=self.life.stopper, prices=PRICES, caps=se.Caps(stop_after_refused=0),
             )  # fmt: skip
-        first = self.lives == 1
-        caps = se.Caps(
-            max_calls=scenario.max_calls if first else None,
-            max_cost=scenario.max_cost if first else None,
-            stop_after_refused=0,
-        )
+        calls, cost = self.caps
+        caps = se.Caps(max_calls=calls, max_cost=cost, stop_after_refused=0)
         return run_one(
             self.enrichment, input=self.rows(), output=SimBackend(self.life.path, self),
             model=endpoint, caps=caps, observer=self.notes, stopper=self.life.stopper, run_id=f"life-{self.lives}",
@@ -526,11 +540,12 @@ class Lives(FaultyLives):
         asked = len(self.network.delivered.asked) - life.asked_before
         if self.vendor is not None:
             asked += self.vendor.requests() - life.batched_before
-        if life.number == 1 and scenario.max_calls is not None and asked > scenario.max_calls:
-            raise BrokenError(f"{asked} requests, and max_calls is {scenario.max_calls}")
+        most_calls, most_cost = self.caps
+        if most_calls is not None and asked > most_calls:
+            raise BrokenError(f"{asked} requests, and max_calls is {most_calls}")
         paid = len(life.answered) * ANSWER_COST
-        if life.number == 1 and scenario.max_cost is not None and paid > scenario.max_cost + 1e-9:
-            raise BrokenError(f"paid {paid:.2f}, and max_cost is {scenario.max_cost:.2f}")
+        if most_cost is not None and paid > most_cost + 1e-9:
+            raise BrokenError(f"paid {paid:.2f}, and max_cost is {most_cost:.2f}")
         if scenario.rpm is not None:
             seen = self.network.delivered.at[life.asked_before :]
             for asked_of in {where for _, where in seen}:
@@ -541,6 +556,7 @@ class Lives(FaultyLives):
         # At the start one request is asked of all servers, and two further ones. Texts that are never answered are
         # asked one after another while the servers list their models; a few texts fail so in each round.
         longest_s = GIVES_UP_S + (scenario.servers + 2) * scenario.timeout_s
+        longest_s += DECISIVE * self.each_s
         if scenario.texts < UNPROVEN_REQUESTS:
             longest_s *= MOST_ATTEMPTS
         if scenario.batches is None and scenario.weather.poison != "silent" and life.longest_gap_s > longest_s:

@@ -95,7 +95,7 @@ class Network:
         self.on_request: Callable[[str], None] = lambda _: None
         self.on_answer: Callable[[tuple[str, ...], int], None] = lambda *_: None
         self.on_lie: Callable[[], None] = lambda: None
-        self.on_refused: Callable[[tuple[str, ...], float], None] = lambda *_: None
+        self.on_failure: Callable[[str, tuple[str, ...], float], None] = lambda *_: None
         self.on_leave: Callable[[str], None] = lambda _: None
         self.on_abandon: Callable[[str, float], None] = lambda *_: None
         world.connect = self.connect
@@ -236,21 +236,23 @@ class Wire(asyncio.Transport):
             self.send(delay, 200, headers, answer(*prompts), prompts, cut)
             if cut is None:
                 return
+            self.loop.call_later(delay, self.tell, kind, prompts)
         for prompt in prompts:
             delivered.fail(prompt)
         if kind == "cut":
             return
         if kind == "silent":
             return
+        waits = kind in ("429", "busy") and amount > 0
+        told_s = float(int(amount)) if waits else 0.0
+        known_s = latency * amount if kind in ("reset", "refuse") else latency / 10 if kind in STATUSES else latency
+        self.loop.call_later(known_s - 1e-6, self.tell, kind, prompts, told_s)
         if kind in ("reset", "refuse"):
             self.loop.call_later(latency * amount, self.lose)
         elif kind in STATUSES:
             status = STATUSES[kind]
-            if amount > 0 and kind in ("429", "busy"):
+            if waits:
                 headers = headers | {"retry-after": str(int(amount))}
-            if kind in ("429", "busy", "500"):
-                told_s = float(headers.get("retry-after", 0))
-                self.loop.call_later(latency / 10, self.refuse, prompts, told_s)
             self.send(latency / 10, status, headers, b'{"error": {"message": "not now"}}')
         elif kind == "error-200":
             self.send(latency, 200, headers, b'{"error": {"message": "upstream failed", "code": 502}}')
@@ -283,10 +285,10 @@ class Wire(asyncio.Transport):
             part, is_last = data[number * step : (number + 1) * step], number == parts - 1
             self.loop.call_later(delay + number * 0.002, self.deliver, part, prompts if is_last else (), is_last)
 
-    def refuse(self, prompts: tuple[str, ...], told_s: float) -> None:
-        """Tell that a client learns now that it is to ask later; ``told_s``: after so many seconds at least."""
+    def tell(self, kind: str, prompts: tuple[str, ...], told_s: float = 0.0) -> None:
+        """Tell that the client learns now of a failure; ``told_s``: it is to ask after so many seconds at least."""
         if not self.closed:
-            self.network.on_refused(prompts, told_s)
+            self.network.on_failure(kind, prompts, told_s)
 
     def deliver(self, data: bytes, prompts: tuple[str, ...], is_last: bool = False) -> None:
         """Give bytes to the client. ``prompts``: with them the answers to these are whole."""

@@ -6,12 +6,14 @@ import asyncio
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass, field
+from decimal import Decimal
 
 from sqlenrich.core import runtime
 from sqlenrich.llm.endpoint.connections import Connections
 from sqlenrich.llm.endpoint.http import HttpError
 from sqlenrich.llm.endpoint.response import BatchCompletion, Completion
 from sqlenrich.llm.health import EndpointHealth
+from sqlenrich.llm.throttle.budget import FREE
 from sqlenrich.llm.throttle.limiter import RateLimiter
 
 
@@ -86,7 +88,7 @@ class Canary:
         state = _State(body, latency_s)
         for number in range(len(self._states)):
             with suppress(HttpError, OSError, ValueError):
-                if await self._may_spend(body) and await self._repeat(number, state):
+                if await self._affords(body) and await self._repeat(number, state):
                     return True
         return False
 
@@ -112,48 +114,42 @@ class Canary:
         return state if state.body is not None or not others else min(others, key=lambda one: len(one.body or b""))
 
     async def _ask(self, number: int, state: _State) -> bool:
-        if state.body is not None and await self._may_spend(state.body):
+        if state.body is not None and await self._affords(state.body):
             return await self._repeat(number, state)
         response = await self._connections.models(number, self._least_s)
         return response.status < 500 and response.status not in (401, 403)
 
     async def _repeat(self, number: int, state: _State) -> bool:
-        """Repeat a request that the caps allow; after a stop give False."""
+        """Repeat a request; give False after a stop, and where the caps do not allow it once the rate limits do."""
         assert state.body is not None
         timeout_s = min(max(self._least_s, self.policy.latencies * state.latency_s), self._timeout_s)
         completion: Completion | BatchCompletion | None = None
-        sent = False
+        await self._limiter.count_without_permit(len(state.body))
+        if not await self._affords(state.body) or self._health.stopped:
+            return False
+        if self._budget is not None:
+            self._budget.sent(self._cost(state.body))
         try:
-            await self._limiter.count_without_permit(len(state.body))
-            if self._health.stopped:
-                return False
-            sent = True
             self._health.sent(again=True)
             response = await self._connections.post(number, state.body, timeout_s=timeout_s)
             completion = self._read(response.body) if response.status == 200 else None
         finally:
-            self._settle(state.body, completion, sent=sent)
+            self._settle(state.body, completion)
         if completion is not None:
             self.answered(number, state.body, state.latency_s)
         return completion is not None
 
-    async def _may_spend(self, body: bytes) -> bool:
-        budget = self._budget
-        if budget is None:
-            return True
-        cost = budget.most(len(body), self._max_out)
-        if not await budget.affords(cost):
-            return False
-        budget.sent(cost)
-        return True
+    def _cost(self, body: bytes) -> Decimal:
+        return FREE if self._budget is None else self._budget.most(len(body), self._max_out)
 
-    def _settle(self, body: bytes, completion: Completion | BatchCompletion | None, *, sent: bool) -> None:
+    async def _affords(self, body: bytes) -> bool:
+        return self._budget is None or await self._budget.affords(self._cost(body))
+
+    def _settle(self, body: bytes, completion: Completion | BatchCompletion | None) -> None:
         if self._budget is None:
             return
-        cost = self._budget.most(len(body), self._max_out)
-        if not sent:
-            self._budget.settled(cost, 0, 0, 0)
-        elif completion is None:
+        cost = self._cost(body)
+        if completion is None:
             self._budget.settled(cost, None, None, None)
         else:
             self._budget.settled(cost, completion.tokens_in, completion.tokens_out, completion.tokens_cached)
