@@ -12,6 +12,7 @@ from hashlib import sha256
 from typing import Any, NamedTuple, cast
 
 from sqlenrich.ask.answer_judge import AnswerJudge, JudgePolicy
+from sqlenrich.ask.asker import PREFLIGHT_REQUESTS
 from sqlenrich.ask.client import ClientAsker
 from sqlenrich.ask.model_choice import choose_model, wanted_model
 from sqlenrich.ask.progress import Progress
@@ -22,8 +23,8 @@ from sqlenrich.llm.throttle.budget import Budget
 from sqlenrich.spec.settings import Config
 from sqlenrich.store.backend import evenly
 from sqlenrich.store.base import CommitPolicy, Origin
-from tests.simulation.faults import ENDS
-from tests.simulation.lives import IN_TRANSIT_S, MOST_ATTEMPTS, PRICES, BrokenError, Ended, Lives, lived
+from tests.simulation.faults import AT_END, ENDS
+from tests.simulation.lives import IN_TRANSIT_S, MOST_ATTEMPTS, MOST_TIMEOUTS, PRICES, BrokenError, Ended, Lives, lived
 from tests.simulation.network import ANSWER_COST, ANSWER_TOKENS, PROMPT
 from tests.simulation.scenario import (
     EMBEDDINGS_EACH,
@@ -52,7 +53,7 @@ MOST_FAILURES = 25
 """A prompt fails so often in a life: 3 attempts have 5 tries each, and some requests show whether a server is well."""
 TIMEOUT_LATE_S = 2.0
 """A request is abandoned so long after its timeout at most."""
-LOOKS_S = 40.0
+LOOKS_S = 15.0
 """After so long without a failure no server is looked at by a request that it has answered."""
 ENDS_S = 0.5
 """After a stop a life ends so long after the last of what is in flight, where no commit is slow."""
@@ -199,6 +200,12 @@ class AskingLives(Lives):
     """The prompts of all requests by their hashes."""
     failed: dict[str, Failed] = field(default_factory=dict)
     """The last failures of the prompts that were not sent again."""
+    failed_at: float = -math.inf
+    """When a request failed last."""
+    troubles: int = 0
+    """The failures of texts that are not at fault."""
+    timeouts: Counter[str] = field(default_factory=Counter)
+    """The timeouts of each prompt in this life."""
     failures: Counter[str] = field(default_factory=Counter)
     """The failures of each prompt in this life, but for refusals."""
     waits: list[float] = field(default_factory=list)
@@ -219,6 +226,11 @@ class AskingLives(Lives):
         network = self.network
         network.on_failure, network.on_leave, network.on_abandon = self.on_failure, self.on_leave, self.on_abandon
 
+    def fault_of(self, number: int) -> tuple[str, float] | None:
+        """Return what happens to a request. One at which a life ends is answered all the same, or not."""
+        found = super().fault_of(number)
+        return None if found == AT_END and number % 2 else found
+
     # What is watched -------------------------------------------------------------------------------------------------
 
     def on_request(self, prompt: str) -> None:
@@ -226,8 +238,8 @@ class AskingLives(Lives):
         self.unasked.discard(prompt)
         now = self.world.seconds
         self.measure(in_flight=self.network.in_flight - 1)  # this one is new
-        quiet_s = now - max(self.use.troubled_at, self.life.began)
-        if prompt in self.life.answered and quiet_s > LOOKS_S + self.scenario.timeout_s + 5 * self.each_s:
+        quiet_s = now - max(self.failed_at, self.life.began, min(self.down_until, now))
+        if prompt in self.life.answered and quiet_s > LOOKS_S + self.scenario.timeout_s + 10 * self.each_s:
             self.life.problems.append(f"asked again {quiet_s:.0f} s after the last failure: {prompt!r}")
         failure = self.failed.pop(prompt, None)
         if failure is None or self.scenario.servers > 1 or prompt in self.life.canaries:
@@ -245,36 +257,49 @@ class AskingLives(Lives):
 
     def on_failure(self, kind: str, prompts: tuple[str, ...], told_s: float) -> None:
         """Note what the client learns now of its request."""
+        self.trouble(prompts)
         self.failed |= dict.fromkeys(prompts, Failed(kind, self.world.seconds, told_s))
         if kind not in REFUSALS:
             self.failures.update(prompts)
             if len(prompts) == 1 and self.scenario.embeds is None and self.failures[prompts[0]] > MOST_FAILURES:
                 self.life.problems.append(f"{prompts[0]!r} failed {self.failures[prompts[0]]} times")
 
+    def trouble(self, prompts: tuple[str, ...]) -> None:
+        """Note a failure; those of texts at fault trouble no others."""
+        self.failed_at = self.world.seconds
+        self.troubles += not any(self.network.poison(prompt) for prompt in prompts)
+
     def on_abandon(self, prompt: str, seconds: float) -> None:
+        self.trouble((prompt,))
+        if seconds > self.scenario.timeout_s - TIMEOUT_LATE_S and self.scenario.embeds is None:
+            self.timeouts[prompt] += 1
+            if self.timeouts[prompt] > MOST_TIMEOUTS + 1 and prompt not in self.life.canaries:
+                self.life.problems.append(f"{self.timeouts[prompt]} timeouts of {prompt!r}")
         if seconds > self.scenario.timeout_s + TIMEOUT_LATE_S:
             self.life.problems.append(f"an answer to {prompt!r} was awaited for {seconds:.1f} s")
 
     def on_leave(self, prompt: str) -> None:  # noqa: ARG002
+        self.measure(self.network.in_flight)
         self.left_at = self.world.seconds
-
-    def on_answer(self, prompts: tuple[str, ...], port: int) -> None:
-        super().on_answer(prompts, port)
-        self.measure(in_flight=self.network.in_flight + 1)  # this one was until now
 
     def measure(self, in_flight: int) -> None:
         """Measure the use of the concurrency until now."""
-        more = len(self.unasked) >= 2 * (self.scenario.concurrency or 0)
-        down_until = max((until for _, until in self.network.down.values()), default=-math.inf)
-        self.use.measure(self.world.seconds, in_flight, self.network.delivered.failures, down_until, counts=more)
+        most = self.scenario.concurrency or 0
+        more = len(self.unasked) >= 2 * most and self.life.arrived > most + PREFLIGHT_REQUESTS
+        self.use.measure(self.world.seconds, in_flight, self.troubles, self.down_until, counts=more)
+
+    @property
+    def down_until(self) -> float:
+        """Until when a server is in trouble."""
+        return max((until for _, until in self.network.down.values()), default=-math.inf)
 
     # Lives -----------------------------------------------------------------------------------------------------------
 
     def enrich(self) -> Asked:
         scenario = self.scenario
-        for seen in (self.failed, self.failures, self.waits, self.losses):
+        for seen in (self.failed, self.failures, self.timeouts, self.waits, self.losses):
             seen.clear()
-        self.use = Use(self.world.seconds, self.network.delivered.failures, self.world.seconds)
+        self.use = Use(self.world.seconds, self.troubles, self.world.seconds)
         budget = Budget(*self.caps)
         choice = choose_model(self.enrichment, Config(prices=PRICES), wanted_model(self.endpoint), budget)
         commits = CommitPolicy(rows=min(scenario.commit_rows, scenario.unstored), unstored=scenario.unstored)
@@ -306,7 +331,7 @@ class AskingLives(Lives):
         ended_s = self.world.seconds - max(life.stopped_at, self.left_at)
         if life.stopped_at < math.inf and ended_s > ENDS_S and not (life.slow_s or life.killed):
             raise BrokenError(f"it was stopped, and ended {ended_s:.1f} s after the last answer")
-        plain = scenario.concurrency is not None and not limited and self.caps == (None, None)
+        plain = (scenario.concurrency or 0) > 1 and not limited and self.caps == (None, None)
         if plain and scenario.weather.latency_s > SLOW_S and use.calm_s > CALM_S and scenario.embeds is None:
             mean, most = use.area / use.calm_s, scenario.concurrency or 0
             if mean < BUSY * most and life.stopped_at == math.inf:
@@ -362,6 +387,8 @@ class AskingLives(Lives):
         super().check_end(report)
         tokens = ANSWER_TOKENS if self.scenario.embeds is None else 0
         for one in self.answers:
+            if one.calls < 1 and tokens:  # one of several texts counts the calls of all
+                raise BrokenError(f"an answer of {one.calls} calls is stored")
             if one.call_error is None and one.tokens_out != tokens:
                 raise BrokenError(f"{one.tokens_out} tokens are stored of an answer of {tokens}")
 

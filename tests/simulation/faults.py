@@ -13,6 +13,10 @@ ENDS = ("stop", "stop-twice", "kill-before")
 """The faults at a request that end the process."""
 
 
+AT_END = ("silent", 0.0)
+"""What happens to a request at which the process ends."""
+
+
 class FaultyLives:
     """The lives of one seed in a world with servers. Each fault happens once."""
 
@@ -39,7 +43,7 @@ class FaultyLives:
         if kind in ENDS:
             self.world.note(str(fault))
             self.end_by(fault)
-            return "silent", 0.0  # so that something is in flight
+            return AT_END  # so that something is in flight
         if not server:
             return kind, fault.amount
         port = PORT + int(server) - 1
