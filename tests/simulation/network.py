@@ -94,6 +94,9 @@ class Network:
         self.most_in_flight = 0
         self.on_request: Callable[[str], None] = lambda _: None
         self.on_answer: Callable[[tuple[str, ...], int], None] = lambda *_: None
+        self.closes_every = 0
+        """After each so many responses the server closes the connection, and says so in the response; 0: never."""
+        self.on_misuse: Callable[[], None] = lambda: None
         self.on_lie: Callable[[], None] = lambda: None
         self.on_failure: Callable[[str, tuple[str, ...], float], None] = lambda *_: None
         self.on_leave: Callable[[str], None] = lambda _: None
@@ -274,6 +277,9 @@ class Wire(asyncio.Transport):
         """Send a response after a time, in parts; ``cut``: the share of its bytes after which the connection breaks."""
         lines = [f"HTTP/1.1 {status} x", "content-type: application/json", f"content-length: {len(body)}"]
         lines += [f"{name}: {value}" for name, value in headers.items()]
+        network = self.network
+        closes = network.closes_every and len(network.delivered.asked) % network.closes_every == 0
+        lines += ["connection: close"] * bool(closes)
         data = ("\r\n".join(lines) + "\r\n\r\n").encode() + body
         if cut is not None:
             self.loop.call_later(delay, self.deliver, data[: int(len(data) * cut)], ())
@@ -284,6 +290,14 @@ class Wire(asyncio.Transport):
         for number in range(parts):
             part, is_last = data[number * step : (number + 1) * step], number == parts - 1
             self.loop.call_later(delay + number * 0.002, self.deliver, part, prompts if is_last else (), is_last)
+        if closes:
+            self.loop.call_later(delay + parts * 0.002, self.end)
+
+    def end(self) -> None:
+        """Close the connection after a response that said so."""
+        if self.asked:
+            self.network.on_misuse()
+        self.lose()
 
     def tell(self, kind: str, prompts: tuple[str, ...], told_s: float = 0.0) -> None:
         """Tell that the client learns now of a failure; ``told_s``: it is to ask after so many seconds at least."""
