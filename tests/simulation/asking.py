@@ -224,7 +224,8 @@ class AskingLives(Lives):
     def begin_in(self, world: World) -> None:
         super().begin_in(world)
         network = self.network
-        network.closes_every = random.Random(f"closes {self.scenario.seed}").choice((0, 0, 1, 3))
+        draw = random.Random(f"closes {self.scenario.seed}")
+        network.closes_every, network.closes_idle_s = draw.choice((0, 0, 1, 3)), draw.choice((0.0, 0.01, 2.0))
         network.on_misuse = lambda: self.life.problems.append("a request was sent on a connection that was to close")
         network.on_failure, network.on_leave, network.on_abandon = self.on_failure, self.on_leave, self.on_abandon
 

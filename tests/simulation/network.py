@@ -95,7 +95,9 @@ class Network:
         self.on_request: Callable[[str], None] = lambda _: None
         self.on_answer: Callable[[tuple[str, ...], int], None] = lambda *_: None
         self.closes_every = 0
-        """After each so many responses the server closes the connection, and says so in the response; 0: never."""
+        """After each so many responses the server closes the connection; 0: never."""
+        self.closes_idle_s = 0.0
+        """It closes one on which nothing is asked for so long; 0: it says so in the response, and closes at once."""
         self.on_misuse: Callable[[], None] = lambda: None
         self.on_lie: Callable[[], None] = lambda: None
         self.on_failure: Callable[[str, tuple[str, ...], float], None] = lambda *_: None
@@ -279,7 +281,8 @@ class Wire(asyncio.Transport):
         lines += [f"{name}: {value}" for name, value in headers.items()]
         network = self.network
         closes = network.closes_every and len(network.delivered.asked) % network.closes_every == 0
-        lines += ["connection: close"] * bool(closes)
+        if closes and not network.closes_idle_s:
+            lines.append("connection: close")
         data = ("\r\n".join(lines) + "\r\n\r\n").encode() + body
         if cut is not None:
             self.loop.call_later(delay, self.deliver, data[: int(len(data) * cut)], ())
@@ -291,13 +294,14 @@ class Wire(asyncio.Transport):
             part, is_last = data[number * step : (number + 1) * step], number == parts - 1
             self.loop.call_later(delay + number * 0.002, self.deliver, part, prompts if is_last else (), is_last)
         if closes:
-            self.loop.call_later(delay + parts * 0.002, self.end)
+            self.loop.call_later(delay + parts * 0.002 + network.closes_idle_s, self.end)
 
     def end(self) -> None:
-        """Close the connection after a response that said so."""
-        if self.asked:
+        """Close the connection after a response that said so, or one that is idle."""
+        if self.asked and not self.network.closes_idle_s:
             self.network.on_misuse()
-        self.lose()
+        if not (self.asked or self.received) or not self.network.closes_idle_s:
+            self.lose()
 
     def tell(self, kind: str, prompts: tuple[str, ...], told_s: float = 0.0) -> None:
         """Tell that the client learns now of a failure; ``told_s``: it is to ask after so many seconds at least."""
