@@ -1,4 +1,4 @@
-"""The lives of a run's asking alone: the tables are modelled, so that a seed takes a tenth of a whole run's time."""
+"""The lives of a run's asking alone: the tables are modelled, so that a seed takes a twentieth of the time."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ import random
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 from hashlib import sha256
 from typing import Any, NamedTuple, cast
 
@@ -35,7 +36,7 @@ from tests.simulation.scenario import (
     embedding,
     followed,
     poisoned,
-)  # fmt: skip
+)
 from tests.simulation.world import World
 
 CALM_S = 20.0
@@ -49,6 +50,8 @@ FEW = 12
 REFUSALS, LOSSES = ("429", "busy"), ("reset", "cut")
 SEEN, LOSS_S = 3, 18.0
 """Of so many requests on lost connections one is sent again before this time: it is the shortest timeout but one."""
+DECISIVE = 20
+"""Where a low rate limit lets few requests through, a life gives up after so many of them without an answer at most."""
 MOST_FAILURES = 25
 """A prompt fails so often in a life: 3 attempts have 5 tries each, and some requests show whether a server is well."""
 TIMEOUT_LATE_S = 2.0
@@ -67,7 +70,11 @@ def drawn(seed: int) -> Scenario:
     """Return the scenario of a seed."""
     found = poisoned(drawn_run(seed))
     draw = random.Random(f"asking {seed}")
-    faults = [one for one in found.faults if one.moment != "statement"]
+    faults = [
+        replace(one, kind="kill-before") if one.kind == "torn" else one  # a torn commit is none
+        for one in found.faults
+        if one.moment != "statement"
+    ]
     for _ in range(draw.choice((0, 0, 1, 2))):
         faults.append(Fault("request", draw.randint(1, found.texts), draw.choice(("stop", "stop-twice"))))
     if draw.random() < 0.4:
@@ -134,23 +141,7 @@ class ModelledStore:
         return [(prompts[one.request_hash], one.latency_ms) for one in self.lives.answers if one.call_error is None][:1]
 
     def append(self, plan: object, answers: Sequence[Answer], origin: Origin) -> None:  # noqa: ARG002
-        lives = self.lives
-        lives.world.moment("append")
-        fault, lives.at_append = lives.at_append, None
-        kind = "" if fault is None else fault.kind
-        if kind in ("kill-before", "torn"):  # a torn commit is none
-            lives.kill()
-        if kind == "full":
-            lives.life.excused = True
-            raise RunError("no space left on device")
-        if kind == "slow" and fault is not None:
-            lives.life.must_end_at += fault.amount
-            lives.life.slow_s += fault.amount
-            lives.world.elapse(fault.amount)
-        lives.answers += answers
-        lives.stored(answers)
-        if kind == "kill-after":
-            lives.kill()
+        self.lives.commit(answers, partial(self.lives.answers.extend, answers), RunError("no space left on device"))
 
 
 class Failed(NamedTuple):
@@ -220,6 +211,13 @@ class AskingLives(Lives):
         super().__post_init__()
         texts = {row["body"]: None for row in self.rows() if row["body"] is not None}
         self.prompts = {sha256(text.encode()).hexdigest(): f"{PROMPT}{text}" for text in texts}
+
+        self.decisive_s = DECISIVE * self.each_s
+
+    @property
+    def each_s(self) -> float:
+        """The seconds from one request to the next that the own rate limit demands."""
+        return 0.0 if self.scenario.rpm is None else 60.0 / self.scenario.rpm
 
     def begin_in(self, world: World) -> None:
         super().begin_in(world)

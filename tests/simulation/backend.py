@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -42,24 +43,8 @@ class SimBackend(DuckDBBackend):
         self.commits = CommitPolicy(rows=rows, unstored=scenario.unstored)
 
     def append(self, plan: Plan, answers: Sequence[Answer], origin: Origin) -> None:
-        self.world.moment("append")
-        fault, self.lives.at_append = self.lives.at_append, None
-        kind = "" if fault is None else fault.kind
-        if kind == "kill-before":
-            self.lives.kill()
-        if kind == "full":
-            self.lives.life.excused = True
-            raise duckdb.IOException('IO Error: Could not write file "out.duckdb.wal": No space left on device')
-        if kind == "slow" and fault is not None:
-            self.lives.life.must_end_at += fault.amount
-            self.world.elapse(fault.amount)
-        before = self.lives.size_of_log()
-        super().append(plan, answers, origin)
-        if kind == "torn" and fault is not None:
-            self.lives.kill(torn=(before, fault.amount))
-        self.lives.stored(answers)
-        if kind == "kill-after":
-            self.lives.kill()
+        full = duckdb.IOException('IO Error: Could not write file "out.duckdb.wal": No space left on device')
+        self.lives.commit(answers, partial(super().append, plan, answers, origin), full)
 
     def as_database(self) -> DuckDBTables:
         tables = SimTables(self.database.db, self.database.path, self.output)

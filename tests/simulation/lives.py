@@ -58,8 +58,6 @@ STOPPED_S, STOPPED_TWICE_S = 15.0, 5.0
 further slow commit has its own time."""
 LONGEST_STEP_S = 1800.0
 """A step of a batch is tried for 15 minutes at most, and its end is looked for each 5 minutes."""
-DECISIVE = 20
-"""Where the own rate limit lets few requests through, so many in a row fail before a life gives up."""
 QUIET_S = 60.0
 """A model that answered within this time has not stopped answering."""
 IN_TRANSIT_S = 0.01
@@ -222,6 +220,8 @@ class Lives(FaultyLives):
     failed_lives: int = 0
     """The last lives in a row that ended with an error."""
     life: Life = field(init=False)
+    decisive_s: float = 0.0
+    """The time that a low rate limit adds until a life gives up."""
     capped_lives: int = 1
     """The first lives, which have caps."""
     notes: Notes = field(default_factory=Notes)
@@ -289,6 +289,28 @@ class Lives(FaultyLives):
         self.world.note(f"stored {len(answers)}")
         self.committed |= {(one.request_hash, one.model, one.attempt) for one in answers if one.call_error is None}
 
+    def commit(self, answers: Sequence[Answer], write: Callable[[], None], full: Exception) -> None:
+        """Store answers, with what happens to this commit. Raises ``full`` where the disk is full, and Killed."""
+        self.world.moment("append")
+        fault, self.at_append = self.at_append, None
+        kind, amount = ("", 0.0) if fault is None else (fault.kind, fault.amount)
+        if kind == "kill-before":
+            self.kill()
+        if kind == "full":
+            self.life.excused = True
+            raise full
+        if kind == "slow":
+            self.life.must_end_at += amount
+            self.life.slow_s += amount
+            self.world.elapse(amount)
+        before = self.size_of_log()
+        write()
+        if kind == "torn":
+            self.kill(torn=(before, amount))
+        self.stored(answers)
+        if kind == "kill-after":
+            self.kill()
+
     def on_request(self, prompt: str) -> None:
         """Refuse a request whose answer is stored, but for the one that shows whether a server is well."""
         life = self.life
@@ -340,11 +362,6 @@ class Lives(FaultyLives):
         """The caps of the calls and of the cost of this life."""
         capped = self.lives <= self.capped_lives
         return (self.scenario.max_calls, self.scenario.max_cost) if capped else (None, None)
-
-    @property
-    def each_s(self) -> float:
-        """The seconds from one request to the next that the own rate limit demands."""
-        return 0.0 if self.scenario.rpm is None else 60.0 / self.scenario.rpm
 
     @property
     def most_looks(self) -> int:
@@ -556,7 +573,7 @@ class Lives(FaultyLives):
         # At the start one request is asked of all servers, and two further ones. Texts that are never answered are
         # asked one after another while the servers list their models; a few texts fail so in each round.
         longest_s = GIVES_UP_S + (scenario.servers + 2) * scenario.timeout_s
-        longest_s += DECISIVE * self.each_s
+        longest_s += self.decisive_s
         if scenario.texts < UNPROVEN_REQUESTS:
             longest_s *= MOST_ATTEMPTS
         if scenario.batches is None and scenario.weather.poison != "silent" and life.longest_gap_s > longest_s:

@@ -78,7 +78,9 @@ def test_a_run_of_a_vendor_that_others_use_holds(seed: int, others: float, fault
         pytest.param("run", 226, id="rows at fault that alone were left ended each run"),
         pytest.param("run", 32427, id="a retry of rows that all failed before ended each time"),
         pytest.param("run", 5150, id="the last request whose cost was not known was a canary, and nothing was sent"),
-        pytest.param("asking", 541, id="looks at a silent server used up the own rate limit, and the run never ended"),
+        pytest.param(
+            "asking", 541, id="canaries of a silent server used up the own rate limit, and the run never ended"
+        ),
         pytest.param("gateway", 3626, id="under a cap of costs later requests went ahead of one that waited"),
         pytest.param("gateway", 1436, id="who asked again when the only caller left was refused"),
         pytest.param("fleet", 196, id="a look at the model waited for ever for a part of the rate limit"),

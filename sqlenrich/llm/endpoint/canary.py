@@ -88,7 +88,7 @@ class Canary:
         state = _State(body, latency_s)
         for number in range(len(self._states)):
             with suppress(HttpError, OSError, ValueError):
-                if await self._affords(body) and await self._repeat(number, state):
+                if await self._repeat(number, state):
                     return True
         return False
 
@@ -114,18 +114,22 @@ class Canary:
         return state if state.body is not None or not others else min(others, key=lambda one: len(one.body or b""))
 
     async def _ask(self, number: int, state: _State) -> bool:
-        if state.body is not None and await self._affords(state.body):
-            return await self._repeat(number, state)
+        if state.body is not None and (answered := await self._repeat(number, state)) is not None:
+            return answered
         response = await self._connections.models(number, self._least_s)
         return response.status < 500 and response.status not in (401, 403)
 
-    async def _repeat(self, number: int, state: _State) -> bool:
-        """Repeat a request; give False after a stop, and where the caps do not allow it once the rate limits do."""
+    async def _repeat(self, number: int, state: _State) -> bool | None:
+        """Repeat a request; give False after a stop, None where the caps do not allow it."""
         assert state.body is not None
+        if not await self._affords(state.body):
+            return None
         timeout_s = min(max(self._least_s, self.policy.latencies * state.latency_s), self._timeout_s)
         completion: Completion | BatchCompletion | None = None
         await self._limiter.count_without_permit(len(state.body))
-        if not await self._affords(state.body) or self._health.stopped:
+        if not await self._affords(state.body):  # others may have spent it meanwhile
+            return None
+        if self._health.stopped:
             return False
         if self._budget is not None:
             self._budget.sent(self._cost(state.body))
