@@ -133,6 +133,7 @@ class ModelledStore:
         return [found[place] for place in evenly(count, most)]
 
     def refresh(self, plan: object, call: object, limit: int | None = None, *, ordered: bool = False) -> int:  # noqa: ARG002
+        self.lives.failed.clear()  # a further round asks at once
         return len(self.pending())
 
     def rows(self, plan: object, query: object) -> list[tuple[str, int | None]]:  # noqa: ARG002
@@ -204,6 +205,8 @@ class AskingLives(Lives):
     losses: list[float] = field(default_factory=list)
     """The same where the connection was lost."""
     use: Use = field(default_factory=Use)
+    lost_before: int = 0
+    """The requests that were lost on closed connections before this life."""
     unasked: set[str] = field(default_factory=set)
     """The prompts that this life has still to send."""
 
@@ -301,6 +304,7 @@ class AskingLives(Lives):
         for seen in (self.failed, self.failures, self.timeouts, self.waits, self.losses):
             seen.clear()
         self.use = Use(self.world.seconds, self.troubles, self.world.seconds)
+        self.lost_before = self.network.lost
         budget = Budget(*self.caps)
         choice = choose_model(self.enrichment, Config(prices=PRICES), wanted_model(self.endpoint), budget)
         commits = CommitPolicy(rows=min(scenario.commit_rows, scenario.unstored), unstored=scenario.unstored)
@@ -350,7 +354,8 @@ class AskingLives(Lives):
             raise BrokenError(f"max_cost is {self.caps[1]}, and it ends after {paid:.2f}")
         if report.reached == "max_calls" and report.calls < (self.caps[0] or 0):
             raise BrokenError(f"max_calls is {self.caps[0]}, and it ends after {report.calls}")
-        if report.calls < sent or (report.calls > sent and calm):
+        lost = self.network.lost - self.lost_before
+        if report.calls < sent or (report.calls > sent + lost and calm):
             raise BrokenError(f"{report.calls} calls reported of {sent}")
 
     def read_end(self, report: Asked) -> Ended:  # noqa: ARG002

@@ -92,6 +92,8 @@ class Network:
         self.asking: set[Wire] = set()
         """The connections on which a request is not answered yet."""
         self.most_in_flight = 0
+        self.lost = 0
+        """The requests that arrived on connections which were closed meanwhile."""
         self.on_request: Callable[[str], None] = lambda _: None
         self.on_answer: Callable[[tuple[str, ...], int], None] = lambda *_: None
         self.closes_every = 0
@@ -184,6 +186,7 @@ class Wire(asyncio.Transport):
     def serve(self, path: str, body: bytes) -> None:
         """Take a request and plan what comes back."""
         if self.closed:
+            self.network.lost += 1
             return
         network, world = self.network, self.network.world
         trouble = network.trouble(self.port)

@@ -81,6 +81,7 @@ def test_a_run_of_a_vendor_that_others_use_holds(seed: int, others: float, fault
         pytest.param(
             "asking", 541, id="canaries of a silent server used up the own rate limit, and the run never ended"
         ),
+        pytest.param("asking", 851, id="max_calls was reached while canaries that were charged waited to be sent"),
         pytest.param("gateway", 3626, id="under a cap of costs later requests went ahead of one that waited"),
         pytest.param("gateway", 1436, id="who asked again when the only caller left was refused"),
         pytest.param("fleet", 196, id="a look at the model waited for ever for a part of the rate limit"),
