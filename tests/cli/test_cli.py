@@ -124,7 +124,7 @@ def talk(arguments: list[str], answer: str | signal.Signals) -> tuple[int, str]:
         [*COMMAND, *arguments], stdin=theirs, stdout=theirs, stderr=theirs, start_new_session=True
     )
     os.close(theirs)
-    seen, answered, until = b"", False, time.monotonic() + 30
+    seen, answered, until = b"", False, time.monotonic() + 60
     while time.monotonic() < until:
         if select.select([ours], [], [], 0.1)[0]:
             try:
@@ -141,8 +141,6 @@ def talk(arguments: list[str], answer: str | signal.Signals) -> tuple[int, str]:
                 time.sleep(0.3)  # the question is printed before the process waits for its answer
                 process.send_signal(answer)
             answered = True
-        if process.poll() is not None and not select.select([ours], [], [], 0)[0]:
-            break
     else:
         process.kill()
     status = process.wait()

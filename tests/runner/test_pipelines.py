@@ -39,7 +39,10 @@ def through(tool: str, folder: Path, *given: dict[str, Any]) -> list[list[dict[s
         files.append(folder / f"settings-{number}.json")
         files[-1].write_text(json.dumps({"bodies": BODIES, "output": str(folder / f"found-{number}.parquet"), **one}))
     driver = [sys.executable, "-m", "tests.support.pipeline_driver", tool, *map(str, files)]
-    done = subprocess.run(driver, cwd=ROOT, capture_output=True, text=True, check=False, timeout=240)
+    # Ray's processes wait for one another at each step: a session of their own has its own share of the processors.
+    done = subprocess.run(
+        driver, cwd=ROOT, capture_output=True, text=True, check=False, timeout=600, start_new_session=True
+    )
     assert done.returncode == 0, done.stderr[-4000:]
     found = [pq.read_table(folder / f"found-{number}.parquet").to_pylist() for number in range(len(given))]
     return [sorted(rows, key=lambda row: int(row["id"])) for rows in found]
