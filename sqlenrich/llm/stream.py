@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections import deque
 from collections.abc import Awaitable, Callable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from queue import SimpleQueue
 
@@ -156,7 +157,7 @@ class Stream:
         if self._limiter is not None:
             self._limiter.begin(first=self._context.first)
             self._limiter.on_capacity.add(self.feed)
-            self._limiter.on_budget_spent.add(self.wind_down)
+            self._limiter.on_budget_spent.add(self.send_no_more)
         if self._context.stopped():
             self.wind_down()
         self._check()
@@ -186,6 +187,12 @@ class Stream:
         """Send nothing more; end with ``error`` when what is in flight is answered, or the grace is over."""
         if self._error is None:
             self._error = error
+        self.send_no_more()
+        if self._grace_timer is None and not self._ended:
+            self._grace_timer = asyncio.get_running_loop().call_later(self._policy.grace_s, self.cancel)
+
+    def send_no_more(self) -> None:
+        """Send nothing more; end when what is in flight is answered, however long that takes: it has to be paid."""
         if self.closing:
             return
         self.closing = True
@@ -194,7 +201,6 @@ class Stream:
         if self._limiter is not None:
             self._limiter.stop(self._tasks)
         self._release_doubtful()
-        self._grace_timer = asyncio.get_running_loop().call_later(self._policy.grace_s, self.cancel)
         self._end_if_done()
 
     def cancel(self) -> None:
@@ -217,7 +223,7 @@ class Stream:
         try:
             while True:
                 if self._limiter is None and context.budget is not None and not await context.budget.take_call():
-                    self.wind_down()
+                    self.send_no_more()
                     return
                 self._sent += 1
                 context.exposed()
@@ -252,6 +258,9 @@ class Stream:
                 self._health.idle()
             elif len(self._doubtful) == self.workers:
                 self._release_one()
+            elif self._health.paused and self._limiter is not None:
+                with suppress(Stopped):
+                    self._limiter.check_budget()  # a wait before a retry may be long, and in vain
             self._end_if_done()
 
     async def _doubt(self) -> None:
@@ -377,7 +386,7 @@ class Stream:
         self._health.on_pause.discard(self.feed)
         if self._limiter is not None and self._started:
             self._limiter.on_capacity.discard(self.feed)
-            self._limiter.on_budget_spent.discard(self.wind_down)
+            self._limiter.on_budget_spent.discard(self.send_no_more)
             self._limiter.end()
         for timer in (self._check_timer, self._grace_timer):
             if timer is not None:

@@ -22,6 +22,7 @@ from sqlenrich.llm.messages import Answer, Request
 from sqlenrich.llm.mock.model import MockModel
 from sqlenrich.llm.model import Traits
 from sqlenrich.llm.stream import Stream, StreamPolicy
+from sqlenrich.llm.throttle.budget import Budget
 from tests.support.endpoint import ScriptedEndpoint
 from tests.support.models import endpoint_model
 
@@ -338,6 +339,11 @@ def test_stop_waits_for_the_grace_only() -> None:
         assert list(client.stream(iter(requests(100)))) == []
         assert 0.25 < time.monotonic() - started < 1
     assert model.in_flight == 0
+
+
+def test_what_is_in_flight_at_a_cap_is_answered_after_the_grace_too() -> None:
+    with Client(sleeping(0.6), concurrency=10, policy=StreamPolicy(grace_s=0.1), budget=Budget(max_calls=6)) as client:
+        assert sum(map(len, client.stream(iter(requests(100))))) == 6
 
 
 @pytest.mark.parametrize("phase", ["stream", "preflight"])

@@ -18,7 +18,7 @@ from sqlenrich.ask.client import ClientAsker
 from sqlenrich.ask.model_choice import choose_model, wanted_model
 from sqlenrich.ask.progress import Progress
 from sqlenrich.ask.rounds import Rounds
-from sqlenrich.core.errors import RunError
+from sqlenrich.core.errors import RunError, SqlenrichError
 from sqlenrich.llm.messages import Answer, Request
 from sqlenrich.llm.throttle.budget import Budget
 from sqlenrich.spec.settings import Config
@@ -59,7 +59,8 @@ TIMEOUT_LATE_S = 2.0
 LOOKS_S = 15.0
 """After so long without a failure no server is looked at by a request that it has answered."""
 ENDS_S = 0.5
-"""After a stop a life ends so long after the last of what is in flight, where no commit is slow."""
+"""After a stop, and where no request or no call is left, a life ends so long after the last of what is in flight, where
+no commit is slow."""
 MOST_COST = 1.01
 """What one request costs at most: its answer has 100 tokens."""
 SLOW_S = 0.1
@@ -205,6 +206,10 @@ class AskingLives(Lives):
     losses: list[float] = field(default_factory=list)
     """The same where the connection was lost."""
     use: Use = field(default_factory=Use)
+    abandoned_s: list[float] = field(default_factory=list)
+    """How long requests had been in flight that were abandoned after a cap was reached."""
+    budget: Budget = field(default_factory=Budget)
+    """That of this life."""
     lost_before: int = 0
     """The requests that were lost on closed connections before this life."""
     unasked: set[str] = field(default_factory=set)
@@ -275,6 +280,8 @@ class AskingLives(Lives):
 
     def on_abandon(self, prompt: str, seconds: float) -> None:
         self.trouble((prompt,))
+        if self.budget.reached is not None and self.life.stopped_at == math.inf:
+            self.abandoned_s.append(seconds)
         if seconds > self.scenario.timeout_s - TIMEOUT_LATE_S and self.scenario.embeds is None:
             self.timeouts[prompt] += 1
             if self.timeouts[prompt] > MOST_TIMEOUTS + 1 and prompt not in self.life.canaries:
@@ -288,8 +295,9 @@ class AskingLives(Lives):
 
     def measure(self, in_flight: int) -> None:
         """Measure the use of the concurrency until now."""
-        most = self.scenario.concurrency or 0
+        most, calls = self.scenario.concurrency or 0, self.caps[0] or math.inf
         more = len(self.unasked) >= 2 * most and self.life.arrived > most + PREFLIGHT_REQUESTS
+        more = more and len(self.network.delivered.asked) - self.life.asked_before + most <= calls
         self.use.measure(self.world.seconds, in_flight, self.troubles, self.down_until, counts=more)
 
     @property
@@ -301,12 +309,12 @@ class AskingLives(Lives):
 
     def enrich(self) -> Asked:
         scenario = self.scenario
-        for seen in (self.failed, self.failures, self.timeouts, self.waits, self.losses):
+        for seen in (self.failed, self.failures, self.timeouts, self.waits, self.losses, self.abandoned_s):
             seen.clear()
         self.use = Use(self.world.seconds, self.troubles, self.world.seconds)
         self.lost_before = self.network.lost
-        budget = Budget(*self.caps)
-        choice = choose_model(self.enrichment, Config(prices=PRICES), wanted_model(self.endpoint), budget)
+        self.budget = Budget(*self.caps)
+        choice = choose_model(self.enrichment, Config(prices=PRICES), wanted_model(self.endpoint), self.budget)
         commits = CommitPolicy(rows=min(scenario.commit_rows, scenario.unstored), unstored=scenario.unstored)
         store = cast("Any", ModelledStore(self, commits))
         progress = Progress(self.notes, AnswerJudge(self.enrichment, JudgePolicy(0)))
@@ -317,7 +325,7 @@ class AskingLives(Lives):
         if pending := len(self.unasked):
             rounds.ask(choice, cast("Any", store), pending, repeat=True)
         left = len(store.pending())
-        return Asked(4 if left else 0, rounds.calls, left, budget.reached)
+        return Asked(4 if left else 0, rounds.calls, left, self.budget.reached)
 
     # What must hold --------------------------------------------------------------------------------------------------
 
@@ -333,17 +341,35 @@ class AskingLives(Lives):
             raise BrokenError(f"refused requests are sent again after {sum(self.waits) / len(self.waits):.3f} s")
         if len(self.losses) >= SEEN and min(self.losses) > LOSS_S and not limited:
             raise BrokenError(f"lost requests are sent again after {min(self.losses):.0f} s")
-        ended_s = self.world.seconds - max(life.stopped_at, self.left_at)
-        if life.stopped_at < math.inf and ended_s > ENDS_S and not (life.slow_s or life.killed):
-            raise BrokenError(f"it was stopped, and ended {ended_s:.1f} s after the last answer")
-        plain = (scenario.concurrency or 0) > 1 and not limited and self.caps == (None, None)
+        if life.stopped_at < math.inf and not life.killed:
+            self.check_no_wait("it was stopped")
+        plain = (scenario.concurrency or 0) > 1 and not limited and self.caps[1] is None
         if plain and scenario.weather.latency_s > SLOW_S and use.calm_s > CALM_S and scenario.embeds is None:
             mean, most = use.area / use.calm_s, scenario.concurrency or 0
             if mean < BUSY * most and life.stopped_at == math.inf:
                 raise BrokenError(f"{mean:.1f} of {most} requests in flight in {use.calm_s:.0f} s without a failure")
 
+    def check_error(self, error: SqlenrichError) -> None:
+        super().check_error(error)
+        if "HTTP 401" in str(error):
+            self.check_no_wait("a server wants a key")
+
+    def check_no_wait(self, how: str) -> None:
+        """Check that the life did not wait when nothing was in flight any more."""
+        life = self.life
+        stopped_at = life.stopped_at if life.stopped_at < math.inf else life.began
+        waited_s = self.world.seconds - max(self.left_at, stopped_at)
+        if waited_s > ENDS_S and not life.slow_s:
+            raise BrokenError(f"{how}, and it ended {waited_s:.1f} s after the last answer")
+
     def check_report(self, report: Asked) -> None:
         life = self.life
+        if report.reached is None:
+            self.check_no_wait("nothing is left")
+        elif report.reached == "max_calls":
+            self.check_no_wait("no call is left")
+        if report.reached and any(seconds < self.scenario.timeout_s - TIMEOUT_LATE_S for seconds in self.abandoned_s):
+            raise BrokenError(f"{report.reached} is reached, and requests in flight are abandoned")
         if report.pending and life.stopped_at == math.inf and report.reached is None:
             raise BrokenError(f"{report.pending} requests are left, and nothing has stopped the run")
         sent = len(self.network.delivered.asked) - life.asked_before

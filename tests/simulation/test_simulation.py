@@ -14,7 +14,7 @@ from sqlenrich.plan.plan import Plan
 from sqlenrich.spark.journal import Journal
 from sqlenrich.store.base import Origin
 from sqlenrich.store.duckdb.backend import DuckDBBackend
-from tests.simulation import fleet, gateway
+from tests.simulation import asking, fleet, gateway
 from tests.simulation.__main__ import SUBJECTS, command_of, outcome_of_seed, quiet, shrunk
 from tests.simulation.lives import BrokenError, live, lived
 from tests.simulation.mutants import MUTANTS
@@ -82,6 +82,8 @@ def test_a_run_of_a_vendor_that_others_use_holds(seed: int, others: float, fault
             "asking", 541, id="canaries of a silent server used up the own rate limit, and the run never ended"
         ),
         pytest.param("asking", 851, id="max_calls was reached while canaries that were charged waited to be sent"),
+        pytest.param("asking", 325, id="max_calls was reached, and requests in flight were abandoned after 10 s"),
+        pytest.param("asking", 651, id="no call was left, and a refused request waited to be sent again"),
         pytest.param("gateway", 3626, id="under a cap of costs later requests went ahead of one that waited"),
         pytest.param("gateway", 1436, id="who asked again when the only caller left was refused"),
         pytest.param("fleet", 196, id="a look at the model waited for ever for a part of the rate limit"),
@@ -100,6 +102,18 @@ def test_a_run_of_a_vendor_that_others_use_holds(seed: int, others: float, fault
 def test_what_failed_once_holds(subject: str, seed: int) -> None:
     draw, live_all = SUBJECTS[subject]
     live_all(draw(seed))
+
+
+def test_a_run_ends_where_only_a_refused_request_is_left_and_no_call() -> None:
+    """The server wants to be left alone for 300 s. Another request has the last call, and is answered after that."""
+    drawn = asking.drawn(2)
+    scenario = replace(
+        drawn, rows=4, texts=4, servers=1, concurrency=2, rpm=None, max_calls=4, max_cost=None, timeout_s=60.0,
+        weather=replace(drawn.weather, poison="", rpm=None, latency_s=2.0, spread=0.0), embeds=None,
+        faults=(Fault("request", 3, "429", 300.0),),
+    )  # fmt: skip
+    lives = asking.live(scenario)
+    assert lives.lives == 2
 
 
 def test_rows_at_fault_that_alone_are_left_end_no_run_of_several_workers() -> None:

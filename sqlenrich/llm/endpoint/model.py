@@ -308,6 +308,7 @@ class EndpointModel:
                 if probing and result.unreachable and not result.begun:
                     raise RunError(f"{url.shown}: {result.text}; start the server there or correct the url")
                 break
+            limiter.check_budget()
             wait_s = 0.0 if self._another(permit.endpoint) else result.wait_s
             await self.health.pause(wait_s + (0.0 if elsewhere else self._backoff(calls - 1)))
         spent = self._timeouts.get(name, 0) >= policy.timeouts

@@ -103,6 +103,12 @@ class RateLimiter:
         """Whether nothing is in flight because of the user's limits a minute."""
         return self.in_flight == 0 and self.wait_times.reason in PER_MINUTE
 
+    def check_budget(self) -> None:
+        """Raise Stopped, and tell the listeners, where the budget allows no further request."""
+        if self.budget is not None and self.budget.exhausted:
+            self._report_budget_spent()
+            raise Stopped
+
     def mark_all_up(self) -> None:
         """Forget outages that a previous client saw. An endpoint that is disabled stays disabled."""
         for endpoint in self.endpoints:
@@ -340,9 +346,7 @@ class RateLimiter:
 
     def _denied(self, reason: str, wait_s: float) -> tuple[None, str, float]:
         """Return why a request must wait. Raises Stopped where no call is left: the wait would be in vain."""
-        if self.budget is not None and self.budget.exhausted:
-            self._report_budget_spent()
-            raise Stopped
+        self.check_budget()
         return None, reason, wait_s
 
     def _report_budget_spent(self) -> None:
