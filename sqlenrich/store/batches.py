@@ -7,7 +7,7 @@ that has no last line of ``ENDED`` is open, and its requests are asked by nobody
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, fields
 from datetime import UTC, datetime
 from typing import Any, Literal, NamedTuple
@@ -154,16 +154,19 @@ class BatchLedger:
 
     def batches(self) -> list[Batch]:
         """Return all batches as their last lines tell them, the oldest first; none without a ledger."""
-        if not self.exists():
-            return []
-        names = [each.name for each in fields(Batch)]
         last: dict[str, Batch] = {}
-        for row in self.database.rows(selected(self.database, self._batches, names)):
-            batch = _read(dict(zip(names, row, strict=True)))
+        for batch in self.lines():
             known = last.get(batch.key)
             if known is None or STATES.index(batch.state) >= STATES.index(known.state):
                 last[batch.key] = batch
         return sorted(last.values(), key=lambda one: (one.noted_at, one.key))
+
+    def lines(self) -> Iterator[Batch]:
+        """Return all lines of all batches; none without a ledger."""
+        if self.exists():
+            names = [each.name for each in fields(Batch)]
+            for row in self.database.rows(selected(self.database, self._batches, names)):
+                yield read_batch(dict(zip(names, row, strict=True)))
 
     def requests(self, key: str) -> dict[str, BatchedRequest]:
         """Return the requests of a batch by their hashes."""
@@ -228,7 +231,7 @@ class BatchLedger:
         return self.database.named(BATCH_REQUESTS)
 
 
-def _read(values: Mapping[str, Any]) -> Batch:
+def read_batch(values: Mapping[str, Any]) -> Batch:
     """Return a line of the ledger from a driver's values."""
     kinds = {name: COLUMNS[name] for name in values}
     read: dict[str, Any] = {}

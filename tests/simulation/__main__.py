@@ -4,7 +4,8 @@ python -m tests.simulation [--seeds 1000] [--first 1] [--jobs 2]     runs seeds,
 python -m tests.simulation --seed 17 [--without 0,3]                 replays one and prints its record
 python -m tests.simulation --seed 17 --shrink                        finds the fewest faults with which it fails
 
-``--of gateway`` lives those of a gateway and its callers in place of a run's, ``--of fleet`` those of a driver of Spark
+``--of asking`` lives those of a run's asking alone, over modelled tables, ``--of batching`` the same by batches,
+``--of gateway`` those of a gateway and its callers in place of a run's, ``--of fleet`` those of a driver of Spark
 and its workers, ``--of contention`` those of one command on several machines at once.
 """
 
@@ -26,7 +27,7 @@ from functools import partial
 from multiprocessing import Pool
 from typing import Any
 
-from tests.simulation import asking, contention, fleet, gateway, lives, scenario
+from tests.simulation import asking, batching, contention, fleet, gateway, lives, scenario
 from tests.simulation.lives import BrokenError, counted_faults
 from tests.simulation.scenario import Scenario
 from tests.support.garbage_collection import freeze_loaded
@@ -34,6 +35,7 @@ from tests.support.garbage_collection import freeze_loaded
 SUBJECTS: dict[str, tuple[Callable[[int], Scenario], Callable[[Scenario], Any]]] = {
     "run": (scenario.drawn, lives.live),
     "asking": (asking.drawn, asking.live),
+    "batching": (batching.drawn, batching.live),
     "gateway": (gateway.drawn, gateway.live),
     "fleet": (fleet.drawn, fleet.live),
     "contention": (contention.drawn, contention.live),

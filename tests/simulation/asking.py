@@ -13,7 +13,7 @@ from hashlib import sha256
 from typing import Any, NamedTuple, cast
 
 from sqlenrich.ask.answer_judge import AnswerJudge, JudgePolicy
-from sqlenrich.ask.asker import PREFLIGHT_REQUESTS
+from sqlenrich.ask.asker import PREFLIGHT_REQUESTS, Asker
 from sqlenrich.ask.client import ClientAsker
 from sqlenrich.ask.model_choice import choose_model, wanted_model
 from sqlenrich.ask.progress import Progress
@@ -125,6 +125,11 @@ class ModelledStore:
             for key, prompt in self.lives.prompts.items()
             if key not in settled and attempts.get(key, 0) < MOST_ATTEMPTS
         ]
+
+    @property
+    def left(self) -> int:
+        """The requests without an answer that is for good."""
+        return len(self.pending())
 
     def requests(self, call: object, pending: int) -> Iterator[Request]:  # noqa: ARG002
         return iter(self.pending())
@@ -316,16 +321,23 @@ class AskingLives(Lives):
         self.budget = Budget(*self.caps)
         choice = choose_model(self.enrichment, Config(prices=PRICES), wanted_model(self.endpoint), self.budget)
         commits = CommitPolicy(rows=min(scenario.commit_rows, scenario.unstored), unstored=scenario.unstored)
-        store = cast("Any", ModelledStore(self, commits))
+        store = self.store(commits)
         progress = Progress(self.notes, AnswerJudge(self.enrichment, JudgePolicy(0)))
-        origin = Origin(f"life-{self.lives}", None, "f")
-        asker = ClientAsker(store, cast("Any", None), origin, progress, lambda _: None)
-        rounds = Rounds(asker, store, cast("Any", None), self.life.stopper, progress)
+        asker = self.asker(cast("Any", store), progress)
+        rounds = Rounds(asker, cast("Any", store), cast("Any", None), self.life.stopper, progress)
         self.unasked = {one.prompt for one in store.pending()}
-        if pending := len(self.unasked):
-            rounds.ask(choice, cast("Any", store), pending, repeat=True)
-        left = len(store.pending())
-        return Asked(4 if left else 0, rounds.calls, left, self.budget.reached)
+        if store.left:
+            rounds.ask(choice, cast("Any", store), len(self.unasked), repeat=True)
+        return Asked(4 if store.left else 0, rounds.calls, store.left, self.budget.reached)
+
+    def store(self, commits: CommitPolicy) -> ModelledStore:
+        """Return the tables of this life."""
+        return ModelledStore(self, commits)
+
+    def asker(self, store: Any, progress: Progress) -> Asker:
+        """Return what asks in this life."""
+        origin = Origin(f"life-{self.lives}", None, "f")
+        return ClientAsker(store, cast("Any", None), origin, progress, lambda _: None)
 
     # What must hold --------------------------------------------------------------------------------------------------
 
@@ -384,7 +396,7 @@ class AskingLives(Lives):
         if report.calls < sent or (report.calls > sent + lost and calm):
             raise BrokenError(f"{report.calls} calls reported of {sent}")
 
-    def read_end(self, report: Asked) -> Ended:  # noqa: ARG002
+    def read_end(self) -> Ended:
         """Judge the stored answers as the tables would."""
         embeds = self.scenario.embeds is not None
         last = {one.request_hash: one for one in self.answers}

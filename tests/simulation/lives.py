@@ -560,7 +560,7 @@ class Lives(FaultyLives):
         most_calls, most_cost = self.caps
         if most_calls is not None and asked > most_calls:
             raise BrokenError(f"{asked} requests, and max_calls is {most_calls}")
-        paid = len(life.answered) * ANSWER_COST
+        paid = sum(cost_of(prompt) for prompt in life.answered)
         if most_cost is not None and paid > most_cost + 1e-9:
             raise BrokenError(f"paid {paid:.2f}, and max_cost is {most_cost:.2f}")
         if scenario.rpm is not None:
@@ -612,7 +612,7 @@ class Lives(FaultyLives):
         if report.calls < sent:
             raise BrokenError(f"{report.calls} calls reported of {sent}")
 
-    def read_end(self, report: Any) -> Ended:
+    def read_end(self) -> Ended:
         """Read the tables of the last life."""
         scenario = self.scenario
         values = "label, urgency" if scenario.embeds is None else "embedding"
@@ -630,10 +630,9 @@ class Lives(FaultyLives):
             failures = dict(db.execute(
                 "SELECT id, COUNT(*) FROM intent_prompts JOIN intent_responses USING (request_hash) "
                 "WHERE call_error IS NOT NULL GROUP BY id").fetchall())  # fmt: skip
-            open_lines = db.execute("SELECT COUNT(*) FROM _sqlenrich_runs WHERE run_id = ? AND status = 'running'",
-                                    [report.run_id]).fetchall()[0][0]  # fmt: skip
-        if open_lines:
-            raise BrokenError("the last line of the ledger is open")
+            lines = db.execute("SELECT COUNT(*), COUNT(ended_at) FROM _sqlenrich_runs").fetchall()[0]
+        if lines[0] != lines[1] or not lines[0]:
+            raise BrokenError(f"of {lines[0]} lines of the ledger {lines[1]} are complete")
         if SECRET.encode() in self.life.path.read_bytes():
             raise BrokenError("the key is in the database")
         return Ended(good, bad, twice, most_attempts, attempts, failures)
@@ -641,7 +640,7 @@ class Lives(FaultyLives):
     def check_end(self, report: Any) -> None:
         """Compare the tables with those of a run that nothing disturbed."""
         delivered, scenario = self.network.delivered, self.scenario
-        ended = self.read_end(report)
+        ended = self.read_end()
         good, bad, attempts, failures = ended.good, ended.bad, ended.attempts, ended.failures
         if ended.twice:
             raise BrokenError(f"{ended.twice} requests have two answers")
@@ -694,8 +693,18 @@ class Lives(FaultyLives):
         return value["label"], value["urgency"]
 
 
-_PRICE = Price(Decimal(0), Decimal(0), Decimal(str(ANSWER_COST)) / ANSWER_TOKENS * 1_000_000)
-PRICES = Prices(date(2026, 1, 1), models={"m": _PRICE, SECOND: _PRICE})
+SECOND_COSTS = 3
+"""How often the second model costs as much as the first."""
+_OUT = Decimal(str(ANSWER_COST)) / ANSWER_TOKENS * 1_000_000
+PRICES = Prices(
+    date(2026, 1, 1),
+    models={"m": Price(Decimal(0), Decimal(0), _OUT), SECOND: Price(Decimal(0), Decimal(0), SECOND_COSTS * _OUT)},
+)
+
+
+def cost_of(prompt: str) -> float:
+    """Return what the answer to a recorded prompt costs."""
+    return ANSWER_COST * (SECOND_COSTS if prompt.startswith(SECOND) else 1)
 
 
 def named(prompt: str, model: str) -> str:

@@ -33,14 +33,17 @@ SEEDS = 4000
 Options = tuple[str, ...]
 RUNS: Options = ()
 BATCHES: Options = ("--first", str(BATCHES_FIRST), "--step", str(BATCHES_EACH))
-ASKING, GATEWAYS, FLEETS, CONTENTION = (("--of", subject) for subject in ("asking", "gateway", "fleet", "contention"))
+ASKING, BATCHING, GATEWAYS, FLEETS, CONTENTION = (
+    ("--of", subject) for subject in ("asking", "batching", "gateway", "fleet", "contention")
+)
 SUBJECTS: dict[str, tuple[Options, ...]] = {
     "gateway/": (GATEWAYS,),
     "spark/journal": (GATEWAYS,),
     "spark/file_lease": (CONTENTION,),
     "spark/": (FLEETS,),
-    "ask/batch": (BATCHES,),
-    "llm/batch": (BATCHES,),
+    "ask/batch": (BATCHING, BATCHES),
+    "llm/batch": (BATCHING, BATCHES),
+    "store/batches": (BATCHING, BATCHES),
     "llm/": (ASKING, FLEETS, GATEWAYS),
     "ask/": (ASKING, RUNS),
     "": (RUNS,),
