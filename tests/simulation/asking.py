@@ -26,7 +26,7 @@ from sqlenrich.store.backend import evenly
 from sqlenrich.store.base import CommitPolicy, Origin
 from tests.simulation.faults import AT_END, ENDS
 from tests.simulation.lives import IN_TRANSIT_S, MOST_ATTEMPTS, MOST_TIMEOUTS, PRICES, BrokenError, Ended, Lives, lived
-from tests.simulation.network import ANSWER_COST, ANSWER_TOKENS, PROMPT
+from tests.simulation.network import ANSWER_COST, ANSWER_TOKENS, PROMPT, Weather
 from tests.simulation.scenario import (
     EMBEDDINGS_EACH,
     EMBEDDINGS_FIRST,
@@ -47,6 +47,10 @@ JITTER_S = 0.05
 """The mean wait before a request is sent again, at least: it is drawn from 0 to 0.5 s and more."""
 FEW = 12
 """So many waits have a mean."""
+STEADY_FIRST, STEADY_EACH = 2, 8
+"""The seeds in which little happens, ..."""
+STEADY_TEXTS, STEADY_S = 400, 150.0
+"""... and what they ask, in about which time."""
 REFUSALS, LOSSES = ("429", "busy"), ("reset", "cut")
 SEEN, LOSS_S = 3, 18.0
 """Of so many requests on lost connections one is sent again before this time: it is the shortest timeout but one."""
@@ -88,7 +92,21 @@ def drawn(seed: int) -> Scenario:
     )  # fmt: skip
     if seed % EMBEDDINGS_EACH == EMBEDDINGS_FIRST:
         found = embedding(found)
-    return followed(found)
+    return steady(found) if seed % STEADY_EACH == STEADY_FIRST else followed(found)
+
+
+def steady(scenario: Scenario) -> Scenario:
+    """Return a scenario of many requests in which little happens: it shows how the client comes back from a failure."""
+    draw = random.Random(f"steady {scenario.seed}")
+    concurrency = draw.choice((4, 8, 16))
+    outage = Fault("request", draw.randint(30, 100), draw.choice(("429/1", "busy/1", "500/1")), draw.uniform(2, 10))
+    weather = Weather(
+        latency_s=STEADY_S * concurrency / STEADY_TEXTS, spread=0.2, poison=draw.choice(("", "", "500", "reset"))
+    )
+    return replace(
+        scenario, rows=STEADY_TEXTS, texts=STEADY_TEXTS, servers=1, concurrency=concurrency, rpm=None, max_calls=None,
+        max_cost=None, timeout_s=60.0, weather=weather, faults=(outage,), embeds=None,
+    )  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -215,8 +233,10 @@ class AskingLives(Lives):
     """How long requests had been in flight that were abandoned after a cap was reached."""
     budget: Budget = field(default_factory=Budget)
     """That of this life."""
+    billed_before: int = 0
+    """The answers that the servers had worked on before this life, ..."""
     lost_before: int = 0
-    """The requests that were lost on closed connections before this life."""
+    """... and the requests that were lost on closed connections."""
     unasked: set[str] = field(default_factory=set)
     """The prompts that this life has still to send."""
 
@@ -317,7 +337,7 @@ class AskingLives(Lives):
         for seen in (self.failed, self.failures, self.timeouts, self.waits, self.losses, self.abandoned_s):
             seen.clear()
         self.use = Use(self.world.seconds, self.troubles, self.world.seconds)
-        self.lost_before = self.network.lost
+        self.lost_before, self.billed_before = self.network.lost, self.network.delivered.billed
         self.budget = Budget(*self.caps)
         choice = choose_model(self.enrichment, Config(prices=PRICES), wanted_model(self.endpoint), self.budget)
         commits = CommitPolicy(rows=min(scenario.commit_rows, scenario.unstored), unstored=scenario.unstored)
@@ -353,6 +373,11 @@ class AskingLives(Lives):
             raise BrokenError(f"refused requests are sent again after {sum(self.waits) / len(self.waits):.3f} s")
         if len(self.losses) >= SEEN and min(self.losses) > LOSS_S and not limited:
             raise BrokenError(f"lost requests are sent again after {min(self.losses):.0f} s")
+        billed = (self.network.delivered.billed - self.billed_before) * ANSWER_COST
+        if (most_cost := self.caps[1]) is not None and billed > most_cost + 1e-9:
+            raise BrokenError(f"the servers bill {billed:.2f}, and max_cost is {most_cost:.2f}")
+        if most_cost is not None and not life.killed and billed > float(self.budget.spent) + 1e-9:
+            raise BrokenError(f"the servers bill {billed:.2f}, and {self.budget.spent:.2f} are counted")
         if life.stopped_at < math.inf and not life.killed:
             self.check_no_wait("it was stopped")
         plain = (scenario.concurrency or 0) > 1 and not limited and self.caps[1] is None

@@ -45,7 +45,7 @@ SUBJECTS: dict[str, tuple[Options, ...]] = {
     "llm/batch": (BATCHING, BATCHES),
     "store/batches": (BATCHING, BATCHES),
     "llm/": (ASKING, FLEETS, GATEWAYS),
-    "ask/": (ASKING, RUNS),
+    "ask/": (ASKING, BATCHING, RUNS),
     "": (RUNS,),
 }
 """Whose lives run the code of a file that begins so; the first holds. They share the time."""

@@ -73,6 +73,8 @@ class Delivered:
     """When a request arrived, at which server, and for which model."""
 
     failures: int = 0
+    billed: int = 0
+    """The answers that servers have worked on, whether or not they arrived."""
 
     def fail(self, prompt: str) -> None:
         """Count a failed request."""
@@ -238,6 +240,7 @@ class Wire(asyncio.Transport):
     ) -> None:  # fmt: skip
         """Plan the response to a request for answers: a good one, or what a fault makes of it."""
         delivered = self.network.delivered
+        delivered.billed += len(prompts) * (kind in ("", "late", "cut", "lie"))
         if kind in ("", "late", "cut"):
             delay = latency if kind != "late" else latency + amount
             cut = amount if kind == "cut" else None
