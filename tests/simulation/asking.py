@@ -305,7 +305,7 @@ class AskingLives(Lives):
 
     def on_abandon(self, prompt: str, seconds: float) -> None:
         self.trouble((prompt,))
-        if self.budget.reached is not None and self.life.stopped_at == math.inf:
+        if self.budget.reached and self.life.stopped_at == math.inf and prompt not in self.life.canaries:
             self.abandoned_s.append(seconds)
         if seconds > self.scenario.timeout_s - TIMEOUT_LATE_S and self.scenario.embeds is None:
             self.timeouts[prompt] += 1

@@ -22,7 +22,7 @@ from tests.simulation.network import PROMPT, answer_to
 from tests.simulation.scenario import Fault, with_independent_faults
 
 GROUPS = 4
-SEEDS = {"run": 3, "asking": 40, "batching": 30, "gateway": 4, "fleet": 24, "contention": 60}
+SEEDS = {"run": 2, "asking": 24, "batching": 24, "gateway": 3, "fleet": 16, "contention": 40}
 """The seeds of each group."""
 pytestmark = pytest.mark.filterwarnings("ignore")  # killed processes leave coroutines that are never awaited
 
