@@ -75,11 +75,7 @@ def drawn(seed: int) -> Scenario:
     """Return the scenario of a seed."""
     found = poisoned(drawn_run(seed))
     draw = random.Random(f"asking {seed}")
-    faults = [
-        replace(one, kind="kill-before") if one.kind == "torn" else one  # a torn commit is none
-        for one in found.faults
-        if one.moment != "statement"
-    ]
+    faults = [one for one in none_torn(found.faults) if one.moment != "statement"]
     for _ in range(draw.choice((0, 0, 1, 2))):
         faults.append(Fault("request", draw.randint(1, found.texts), draw.choice(("stop", "stop-twice"))))
     if draw.random() < 0.4:
@@ -93,6 +89,11 @@ def drawn(seed: int) -> Scenario:
     if seed % EMBEDDINGS_EACH == EMBEDDINGS_FIRST:
         found = embedding(found)
     return steady(found) if seed % STEADY_EACH == STEADY_FIRST else followed(found)
+
+
+def none_torn(faults: Sequence[Fault]) -> list[Fault]:
+    """Return faults of modelled tables: a commit that is torn is none."""
+    return [replace(one, kind="kill-before") if one.kind == "torn" else one for one in faults]
 
 
 def steady(scenario: Scenario) -> Scenario:
@@ -322,7 +323,7 @@ class AskingLives(Lives):
         """Measure the use of the concurrency until now."""
         most, calls = self.scenario.concurrency or 0, self.caps[0] or math.inf
         more = len(self.unasked) >= 2 * most and self.life.arrived > most + PREFLIGHT_REQUESTS
-        more = more and len(self.network.delivered.asked) - self.life.asked_before + most <= calls
+        more = more and self.sent + most <= calls
         self.use.measure(self.world.seconds, in_flight, self.troubles, self.down_until, counts=more)
 
     @property
@@ -348,7 +349,8 @@ class AskingLives(Lives):
         self.unasked = {one.prompt for one in store.pending()}
         if store.left:
             rounds.ask(choice, cast("Any", store), len(self.unasked), repeat=True)
-        return Asked(4 if store.left else 0, rounds.calls, store.left, self.budget.reached)
+        left = store.left
+        return Asked(4 if left else 0, rounds.calls, left, self.budget.reached)
 
     def store(self, commits: CommitPolicy) -> ModelledStore:
         """Return the tables of this life."""
@@ -356,8 +358,12 @@ class AskingLives(Lives):
 
     def asker(self, store: Any, progress: Progress) -> Asker:
         """Return what asks in this life."""
-        origin = Origin(f"life-{self.lives}", None, "f")
-        return ClientAsker(store, cast("Any", None), origin, progress, lambda _: None)
+        return ClientAsker(store, cast("Any", None), self.origin, progress, lambda _: None)
+
+    @property
+    def origin(self) -> Origin:
+        """Where the answers of this life come from."""
+        return Origin(f"life-{self.lives}", None, "f")
 
     # What must hold --------------------------------------------------------------------------------------------------
 
@@ -409,7 +415,6 @@ class AskingLives(Lives):
             raise BrokenError(f"{report.reached} is reached, and requests in flight are abandoned")
         if report.pending and life.stopped_at == math.inf and report.reached is None:
             raise BrokenError(f"{report.pending} requests are left, and nothing has stopped the run")
-        sent = len(self.network.delivered.asked) - life.asked_before
         calm = life.stopped_at == math.inf and self.network.delivered.failures == life.failed_before
         calm = calm and all(until < life.began for _, until in self.network.down.values())
         paid = len(life.answered) * ANSWER_COST
@@ -417,9 +422,10 @@ class AskingLives(Lives):
             raise BrokenError(f"max_cost is {self.caps[1]}, and it ends after {paid:.2f}")
         if report.reached == "max_calls" and report.calls < (self.caps[0] or 0):
             raise BrokenError(f"max_calls is {self.caps[0]}, and it ends after {report.calls}")
+        self.check_calls(report.calls)
         lost = self.network.lost - self.lost_before
-        if report.calls < sent or (report.calls > sent + lost and calm):
-            raise BrokenError(f"{report.calls} calls reported of {sent}")
+        if report.calls > self.sent + lost and calm:
+            raise BrokenError(f"{report.calls} calls reported of {self.sent}")
 
     def read_end(self) -> Ended:
         """Judge the stored answers as the tables would."""

@@ -14,9 +14,9 @@ from sqlenrich.ask.batch import BatchAsker, BatchPolicy
 from sqlenrich.ask.client import ClientAsker
 from sqlenrich.ask.progress import Progress
 from sqlenrich.llm.messages import Request
-from sqlenrich.store.base import CommitPolicy, Origin
+from sqlenrich.store.base import CommitPolicy
 from sqlenrich.store.batches import BATCH_REQUESTS, BATCHES, COLUMNS, Batch, BatchedRequest, BatchLedger, read_batch
-from tests.simulation.asking import Asked, AskingLives, ModelledStore
+from tests.simulation.asking import Asked, AskingLives, ModelledStore, none_torn
 from tests.simulation.lives import BrokenError, lived
 from tests.simulation.scenario import Batches, Scenario, beside_others, by_batches, drawn_run, followed
 from tests.simulation.vendor import VendorSide, vendor_maker
@@ -25,8 +25,7 @@ from tests.simulation.vendor import VendorSide, vendor_maker
 def drawn(seed: int) -> Scenario:
     """Return the scenario of a seed."""
     found = beside_others(by_batches(replace(drawn_run(seed), cascade=False)))
-    faults = [replace(one, kind="kill-before") if one.kind == "torn" else one for one in found.faults]
-    return followed(replace(found, faults=tuple(faults)))
+    return followed(replace(found, faults=tuple(none_torn(found.faults))))
 
 
 @dataclass
@@ -109,7 +108,7 @@ class BatchingLives(AskingLives):
 
     def asker(self, store: Any, progress: Progress) -> Asker:
         plan: Any = SimpleNamespace(responses=SimpleNamespace(relation="answers"))
-        first = ClientAsker(store, plan, Origin(f"life-{self.lives}", None, "f"), progress, lambda _: None, first=1)
+        first = ClientAsker(store, plan, self.origin, progress, lambda _: None, first=1)
         policy = BatchPolicy(vendor=vendor_maker(cast("VendorSide", self.vendor)), wait=self.batches.waits)
         return BatchAsker(first, store.ledger, "intent", policy)
 
@@ -120,13 +119,11 @@ class BatchingLives(AskingLives):
         """Batches are waited for."""
 
     def check_report(self, report: Asked) -> None:
-        life, vendor = self.life, cast("VendorSide", self.vendor)
+        life = self.life
         disturbed = life.stopped_at < math.inf or life.halted or report.reached is not None
         if report.pending and self.batches.waits and not disturbed:
             raise BrokenError(f"{report.pending} requests are left, and nothing has stopped the run")
-        sent = len(self.network.delivered.asked) - life.asked_before + vendor.requests() - life.batched_before
-        if report.calls < sent:
-            raise BrokenError(f"{report.calls} calls reported of {sent}")
+        self.check_calls(report.calls)
 
 
 def live(scenario: Scenario) -> BatchingLives:

@@ -364,6 +364,12 @@ class Lives(FaultyLives):
         return (self.scenario.max_calls, self.scenario.max_cost) if capped else (None, None)
 
     @property
+    def sent(self) -> int:
+        """The requests of this life, alone or in batches."""
+        batched = 0 if self.vendor is None else self.vendor.requests() - self.life.batched_before
+        return len(self.network.delivered.asked) - self.life.asked_before + batched
+
+    @property
     def most_looks(self) -> int:
         """The requests of a life at most that look at the model by what it answered before."""
         return self.scenario.servers * (1 + self.scenario.cascade)
@@ -554,9 +560,7 @@ class Lives(FaultyLives):
         scenario, world, life = self.scenario, self.world, self.life
         if life.problems:
             raise BrokenError(life.problems[0])
-        asked = len(self.network.delivered.asked) - life.asked_before
-        if self.vendor is not None:
-            asked += self.vendor.requests() - life.batched_before
+        asked = self.sent
         most_calls, most_cost = self.caps
         if most_calls is not None and asked > most_calls:
             raise BrokenError(f"{asked} requests, and max_calls is {most_calls}")
@@ -606,11 +610,12 @@ class Lives(FaultyLives):
         waits = (batches is None or batches.waits) and not self.life.halted
         if report.exit_status == 4 and self.life.must_end_at == math.inf and report.stopped_at is None and waits:
             raise BrokenError(f"{report.pending} requests are left, and nothing has stopped the run")
-        sent = len(self.network.delivered.asked) - self.life.asked_before
-        if self.vendor is not None:
-            sent += self.vendor.requests() - self.life.batched_before
-        if report.calls < sent:
-            raise BrokenError(f"{report.calls} calls reported of {sent}")
+        self.check_calls(report.calls)
+
+    def check_calls(self, calls: int) -> None:
+        """Check that the calls which are reported are not fewer than those of this life."""
+        if calls < self.sent:
+            raise BrokenError(f"{calls} calls reported of {self.sent}")
 
     def read_end(self) -> Ended:
         """Read the tables of the last life."""
