@@ -67,6 +67,8 @@ ENDS_S = 0.5
 no commit is slow."""
 MOST_COST = 1.01
 """What one request costs at most: its answer has 100 tokens."""
+OPENED = 4
+"""How often each place in flight is given a new connection at most, where none breaks."""
 SLOW_S = 0.1
 """Requests that take this long are in flight nearly all of the time."""
 
@@ -238,6 +240,10 @@ class AskingLives(Lives):
     """The answers that the servers had worked on before this life, ..."""
     lost_before: int = 0
     """... and the requests that were lost on closed connections."""
+    opened_before: int = 0
+    """The connections that were opened before this life, ..."""
+    broken_before: int = 0
+    """... and those that broke or were to end."""
     unasked: set[str] = field(default_factory=set)
     """The prompts that this life has still to send."""
 
@@ -339,6 +345,7 @@ class AskingLives(Lives):
             seen.clear()
         self.use = Use(self.world.seconds, self.troubles, self.world.seconds)
         self.lost_before, self.billed_before = self.network.lost, self.network.delivered.billed
+        self.opened_before, self.broken_before = self.network.opened, self.network.broken
         self.budget = Budget(*self.caps)
         choice = choose_model(self.enrichment, Config(prices=PRICES), wanted_model(self.endpoint), self.budget)
         commits = CommitPolicy(rows=min(scenario.commit_rows, scenario.unstored), unstored=scenario.unstored)
@@ -387,10 +394,21 @@ class AskingLives(Lives):
         if life.stopped_at < math.inf and not life.killed:
             self.check_no_wait("it was stopped")
         plain = (scenario.concurrency or 0) > 1 and not limited and self.caps[1] is None
+        if plain and scenario.weather.latency_s > SLOW_S and scenario.embeds is None:
+            self.check_connections()
         if plain and scenario.weather.latency_s > SLOW_S and use.calm_s > CALM_S and scenario.embeds is None:
             mean, most = use.area / use.calm_s, scenario.concurrency or 0
             if mean < BUSY * most and life.stopped_at == math.inf:
                 raise BrokenError(f"{mean:.1f} of {most} requests in flight in {use.calm_s:.0f} s without a failure")
+
+    def check_connections(self) -> None:
+        """Check that connections are kept: new ones are opened for those that broke, and after waits alone."""
+        network, scenario = self.network, self.scenario
+        opened, broken = network.opened - self.opened_before, network.broken - self.broken_before
+        failures = network.delivered.failures - self.life.failed_before
+        most = OPENED * (scenario.concurrency or 0) * scenario.servers + 2 * broken + failures
+        if opened > most:
+            raise BrokenError(f"{opened} connections were opened, {broken} broke, and {failures} requests failed")
 
     def check_error(self, error: SqlenrichError) -> None:
         super().check_error(error)

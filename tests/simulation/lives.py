@@ -216,6 +216,10 @@ class Lives(FaultyLives):
     """The prompts whose answers are stored, of the lives before."""
     refused: frozenset[str] | None = None
     """The prompts that the retry may ask again; None before it."""
+    mended: set[str] = field(default_factory=set)
+    """Those of them whose answer is stored and can be used."""
+    before_retry: frozenset[tuple[str, str, int]] = frozenset()
+    """What was ``committed`` when the retry began."""
     lives: int = 0
     failed_lives: int = 0
     """The last lives in a row that ended with an error."""
@@ -324,7 +328,8 @@ class Lives(FaultyLives):
             again = prompt in self.stored_prompts or prompt in life.answered
             problem = "asked again, although it is answered"
         else:
-            again, problem = prompt not in self.refused, "asked by the retry, although its row is accepted"
+            again = prompt not in self.refused or prompt in self.mended
+            problem = "asked by the retry, although its row is accepted"
         begins = len(delivered.asked) == life.asked_before + 1
         if (
             again
@@ -411,7 +416,8 @@ class Lives(FaultyLives):
         self.world.note("the retry begins")
         with duckdb.connect(str(self.life.next_path), read_only=True) as db:
             refused = db.execute("SELECT prompt FROM intent_quarantine WHERE _request_hash IS NOT NULL").fetchall()
-        self.refused = frozenset(prompt for (prompt,) in refused)
+        self.refused, self.before_retry = frozenset(prompt for (prompt,) in refused), frozenset(self.committed)
+        self.network.mends = self.vendor is None and not self.scenario.cascade
         for (moment, number), fault in list(self.faults.items()):
             if moment.startswith("retry "):
                 del self.faults[moment, number]
@@ -528,6 +534,9 @@ class Lives(FaultyLives):
             raise BrokenError(f"{len(lost)} answers are lost whose commit had returned")
         self.committed |= there
         new = len(there - life.stored_before)
+        if self.network.mends:
+            asked = {prompts[key] for key, _, _ in there - self.before_retry if key in prompts}
+            self.mended = {one for one in asked - self.network.delivered.lied if self.usable(one)}
         self.stored_prompts |= {named(prompts[key], model) for key, model, _ in there if key in prompts}
         lost_answers = life.answered - self.stored_prompts
         self.lost_prompts |= lost_answers
@@ -666,7 +675,8 @@ class Lives(FaultyLives):
             failed = sum(delivered.failed.get(one, 0) for one in (first, second))
             failed += 0 if self.vendor is None else self.vendor.failed(prompt)
             given_up = failed > 0 and (attempts[key] >= MOST_ATTEMPTS or failed >= MOST_TIMEOUTS)
-            if found != expected and not (found == "CALL_ERROR" and given_up):
+            spent = self.network.mends and found == "BAD_JSON" and attempts[key] >= MOST_ATTEMPTS
+            if found != expected and not (found == "CALL_ERROR" and given_up) and not spent:
                 raise BrokenError(f"row {key}: {found}, not {expected}")
             if failures.get(key, 0) > failed:
                 raise BrokenError(f"row {key}: {failures[key]} failed calls are stored, and {failed} failed")
@@ -683,6 +693,10 @@ class Lives(FaultyLives):
             if SECRET in text:
                 raise BrokenError(f"the key is in a text: {text}")
 
+    def usable(self, prompt: str) -> bool:
+        """Whether the servers' answer to a prompt can be used."""
+        return answer_to(prompt, mends=self.network.mends).startswith("{")
+
     def expected_of(self, row: Mapping[str, Any], prompt: str) -> tuple[Any, ...] | str:
         """Return the result of a row in a run that nothing disturbs: its values, or the reason of its refusal."""
         if row["body"] is None:
@@ -692,7 +706,7 @@ class Lives(FaultyLives):
         if self.scenario.embeds is not None:
             return (vector_of(prompt),)
         try:
-            value = json.loads(answer_to(prompt))
+            value = json.loads(answer_to(prompt, mends=self.network.mends))
         except ValueError:
             return "BAD_JSON"
         return value["label"], value["urgency"]

@@ -9,6 +9,7 @@ import zlib
 from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any
 
 from tests.simulation.world import SimLoop, World
@@ -26,14 +27,14 @@ SECOND = "large"
 """The second model of a cascade. Its requests are recorded with its name before the prompt."""
 
 
-def answer_to(prompt: str) -> str:
-    """Return the answer that every server gives to a prompt; some can't be used.
+def answer_to(prompt: str, *, mends: bool = False) -> str:
+    """Return the answer that every server gives to a prompt; some can't be used, with ``mends`` half as many.
 
     The second model differs from the first where that gives a low number.
     """
     first = prompt.removeprefix(f"{SECOND} ")
     draw = zlib.crc32(first.encode())
-    if draw % 13 == 0 and first == prompt:
+    if draw % 13 == 0 and first == prompt and not (mends and draw % 2):
         return "no JSON"
     urgency = draw % 5 + 1
     differs = first != prompt and urgency < 3
@@ -96,6 +97,12 @@ class Network:
         self.most_in_flight = 0
         self.lost = 0
         """The requests that arrived on connections which were closed meanwhile."""
+        self.opened = 0
+        """The connections that were opened, ..."""
+        self.broken = 0
+        """... and those that did not end by the client's wish alone."""
+        self.mends = False
+        """Whether answers can be used that could not be used before: a retry asks."""
         self.on_request: Callable[[str], None] = lambda _: None
         self.on_answer: Callable[[tuple[str, ...], int], None] = lambda *_: None
         self.closes_every = 0
@@ -130,6 +137,7 @@ class Network:
         return self.weather.poison != "" and zlib.crc32(prompt.encode()) % POISON == 0
 
     def connect(self, loop: SimLoop, port: int, protocol: asyncio.Protocol) -> asyncio.Transport:
+        self.opened += 1
         return Wire(self, loop, port, protocol)
 
 
@@ -140,7 +148,7 @@ class Wire(asyncio.Transport):
         super().__init__()
         self.network, self.loop, self.port, self.protocol = network, loop, port, protocol
         self.received = b""
-        self.closed = False
+        self.closed = self.ends = False
         self.asked: tuple[str, ...] = ()
         """The prompts of the request that is here and not answered: several of one for vectors."""
         self.asked_at = 0.0
@@ -162,12 +170,14 @@ class Wire(asyncio.Transport):
         self.close()
 
     def close(self) -> None:
+        self.ends |= bool(self.asked)
         for prompt in self.asked:  # the client waits no longer
             self.network.delivered.fail(prompt)
             if not self.loop.is_closed():
                 self.network.on_abandon(prompt, self.network.world.seconds - self.asked_at)
         self.leave()
         if not self.closed:
+            self.network.broken += self.ends
             self.closed = True
             self.loop.call_soon(self.protocol.connection_lost, None)
 
@@ -182,6 +192,7 @@ class Wire(asyncio.Transport):
         """The network or the server breaks the connection off."""
         self.leave()
         if not self.closed:
+            self.network.broken += 1
             self.closed = True
             self.protocol.connection_lost(ConnectionResetError(104, "Connection reset by peer"))
 
@@ -232,7 +243,8 @@ class Wire(asyncio.Transport):
                 kind, amount = "429", -1.0
             else:
                 window.append(world.seconds)
-        self.reply(kind, amount, prompts, vectors if "input" in asked else completion, latency, headers)
+        answer = vectors if "input" in asked else partial(completion, mends=network.mends)
+        self.reply(kind, amount, prompts, answer, latency, headers)
 
     def reply(
         self, kind: str, amount: float, prompts: tuple[str, ...], answer: Callable[..., bytes], latency: float,
@@ -289,6 +301,7 @@ class Wire(asyncio.Transport):
         closes = network.closes_every and len(network.delivered.asked) % network.closes_every == 0
         if closes and not network.closes_idle_s:
             lines.append("connection: close")
+            self.ends = True
         data = ("\r\n".join(lines) + "\r\n\r\n").encode() + body
         if cut is not None:
             self.loop.call_later(delay, self.deliver, data[: int(len(data) * cut)], ())
@@ -328,11 +341,11 @@ class Wire(asyncio.Transport):
         self.protocol.data_received(data)
 
 
-def completion(*prompts: str, lies: bool = False) -> bytes:
+def completion(*prompts: str, lies: bool = False, mends: bool = False) -> bytes:
     """Return the body of a response for a text; without a prompt there is no text in it."""
     model = SECOND if prompts and prompts[0].startswith(SECOND) else "m"
     usage = {"prompt_tokens": 9, "completion_tokens": ANSWER_TOKENS, "total_tokens": 9 + ANSWER_TOKENS}
-    texts = ['{"label": "z"}' if lies else answer_to(prompt) for prompt in prompts]
+    texts = ['{"label": "z"}' if lies else answer_to(prompt, mends=mends) for prompt in prompts]
     choices = [
         {"index": 0, "message": {"role": "assistant", "content": text}, "finish_reason": "stop"} for text in texts
     ]

@@ -87,10 +87,13 @@ def evaluate(oracle: GoogleSQL, sql: str, tables: Data) -> list[tuple[Any, ...]]
     if query is None:
         raise GoogleSQLError(f"{statements[0].kind} holds no query")
     try:
-        oracle.analyze_statement(raw, statements[0], session.schema)
-    except GoogleSQLError as error:
-        raise _lines_up(error, added) from None
-    return session.query(raw[query.start : query.end]).tuples()
+        return session.query(raw[query.start : query.end]).tuples()
+    except GoogleSQLError:
+        try:
+            oracle.analyze_statement(raw, statements[0], session.schema)  # tells where the caller's text is wrong
+        except GoogleSQLError as error:
+            raise _lines_up(error, added) from None
+        raise
 
 
 def _lines_up(error: GoogleSQLError, lines: int) -> GoogleSQLError:
