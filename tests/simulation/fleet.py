@@ -35,6 +35,8 @@ from tests.simulation.world import Hung, Killed
 LONGEST_LIFE_S = 12 * 3600.0
 MOST_FAILURES = 4
 """A task that fails this often fails the statement, as Spark has it."""
+MOST_COST = 0.101
+"""What one request costs at most: its answer has 10 tokens."""
 PRICE = {"input": "0", "cached": "0", "output": "10000"}
 
 
@@ -120,6 +122,8 @@ class FleetLives(FaultyLives):
     """The connections of this life that were held, since when, and until when."""
     failed: str | None = None
     """What failed the run."""
+    failed_before: int = 0
+    """The failures of the lives before."""
     free: deque[Process] = field(default_factory=deque)
     """The processes that have no task."""
     loses: bool = False
@@ -244,7 +248,7 @@ class FleetLives(FaultyLives):
         self.sent.clear()
         self.held.clear()
         self.network.forget_clients()
-        asked_before = len(self.network.delivered.asked)
+        asked_before, self.failed_before = len(self.network.delivered.asked), self.network.delivered.failures
         self.driver = Process(world, "the driver")
         self.workers: list[Process] = []
         self.worker_of: dict[Process, Worker] = {}
@@ -469,7 +473,7 @@ class FleetLives(FaultyLives):
         now, longest_s = self.world.monotonic(), 1.5 * desk.policy.silent_s
         for process, socket, since, until in self.held:
             gone = process.dead or socket.transport.closed  # one that is broken is no silent one
-            if not gone and min(now, until) - since > longest_s and not desk.counts.silent:
+            if not gone and min(now, until) - since > longest_s:
                 self.problems.append(f"{process.name} says nothing for {now - since:.0f} s, and is not taken for lost")
 
     def check_done(self, journal: Journal) -> None:
@@ -518,6 +522,10 @@ class FleetLives(FaultyLives):
             raise BrokenError(f"{calls} requests, and {budget.calls} are charged")
         if budget.reached == "max_calls" and not (disturbed or self.fatal) and counted < (budget.max_calls or 0):
             raise BrokenError(f"max_calls is {budget.max_calls}, and the desk ends after {counted}")
+        calm = not disturbed and self.network.delivered.failures == self.failed_before
+        paid = len(self.sent) * ANSWER_COST
+        if budget.reached == "max_cost" and calm and paid + MOST_COST < (budget.max_cost or 0):
+            raise BrokenError(f"max_cost is {budget.max_cost}, and the desk ends after {paid:.2f}")
 
 
 def live(scenario: Scenario) -> FleetLives:
