@@ -8,7 +8,7 @@ import random
 import shutil
 import threading
 from collections import Counter, deque
-from collections.abc import Callable
+from collections.abc import Callable, Container
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -185,10 +185,13 @@ class FleetLives(FaultyLives):
             socket.held_until = max(socket.held_until, until)
             self.held.append((process, socket, now, until))
 
-    def expose(self, process: Process | None = None) -> None:
-        """Note what a process has sent and what is not stored: it may be asked again. None: all of them."""
+    def expose(self, process: Process | None = None, told: Container[str] = ()) -> None:
+        """Note what a process has sent and what is not stored: it may be asked again. None: all of them.
+
+        ``told``: the prompts whose answers are on their way to the journal.
+        """
         for prompt, by in self.sent.items():
-            if (process is None or by is process) and prompt not in self.kept:
+            if (process is None or by is process) and prompt not in self.kept and prompt not in told:
                 self.exposed[prompt] += 1
 
     def kill_driver(self, torn: tuple[int, float] | None = None) -> None:
@@ -453,7 +456,7 @@ class FleetLives(FaultyLives):
                     self.problems.append(f"{prompt!r} got {row['response']!r}")
             if early is not None and len(task.got) >= early.amount:
                 self.world.note(f"task {task.number} ends early")
-                self.expose(process)
+                self.expose(process, {self.prompts[key] for key in task.got})
                 asking.close()
                 return
         missing = [one for one in task.requests if one.request_hash not in task.got]
