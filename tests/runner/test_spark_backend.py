@@ -31,6 +31,7 @@ from sqlenrich.spark.session import settings
 from sqlenrich.spec.weights import Weights
 from sqlenrich.store.base import RunStart, Snapshot
 from sqlenrich.store.spark.backend import SparkBackend, SparkPlace, SparkPolicy
+from sqlenrich.store.spark.few_rows import FewPolicy
 from sqlenrich.store.spark.pending import RANGE, PendingPart
 from tests.standins.spark import spark_session
 from tests.support.endpoint import ScriptedEndpoint
@@ -95,6 +96,30 @@ def test_the_tables_are_those_of_the_duckdb_backend(spark: SparkSession, message
         own = duckdb_rows(tmp_path / "own.duckdb", f'SELECT {columns} FROM "{name}"')
         assert plain(found.collect()) == plain(own), name
     assert not any((tmp_path / ".sqlenrich").iterdir())
+
+
+@pytest.mark.parametrize(
+    ("policy", "planned_anew"),
+    [
+        pytest.param(FewPolicy(), "false", id="few rows"),
+        pytest.param(FewPolicy(rows=9), "true", id="more rows"),
+        pytest.param(FewPolicy(size=99), "true", id="larger tables"),
+    ],
+)
+def test_the_settings_of_the_session_change_for_few_rows_alone(
+    spark: SparkSession, messages: Path, tmp_path: Path, policy: FewPolicy, planned_anew: str
+) -> None:
+    found = []
+
+    class Watched(SparkBackend):
+        def spread(self, *given: Any) -> Any:
+            found.append(spark.conf.get("spark.sql.adaptive.enabled"))
+            return super().spread(*given)
+
+    with settings(spark, {"spark.sql.adaptive.enabled": "true"}):
+        backend = Watched(SparkPlace(f"{tmp_path}/out", session=spark), SparkPolicy(few=policy))
+        se.run(se.load(write_prompt(tmp_path, KEEPS_ALL)), input=messages, output=backend, model=se.Mock())
+        assert (set(found), spark.conf.get("spark.sql.adaptive.enabled")) == ({planned_anew}, "true")
 
 
 def test_a_run_ends_at_a_cap_goes_on_and_is_retried_in_a_schema(

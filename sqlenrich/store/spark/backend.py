@@ -35,6 +35,7 @@ from sqlenrich.store.inputs import EncodedFiles, Input, TableInMemory
 from sqlenrich.store.ledger import LEDGER
 from sqlenrich.store.spark.connection import SparkConnection
 from sqlenrich.store.spark.database import SparkDatabase
+from sqlenrich.store.spark.few_rows import ROLES, FewPolicy, FewRows
 from sqlenrich.store.spark.ledger import AppendedLedger
 from sqlenrich.store.spark.pending import RANGE, digits_of, in_ranges
 from sqlenrich.store.spark.source import is_file, is_query, open_files, open_memory, open_query, open_table
@@ -76,6 +77,7 @@ class SparkPolicy:
     insert_rows: int = 50_000
     range_rows: int = 250_000
     """Pending requests beyond this number are parted by their hashes, into ranges of at most so many if that can be."""
+    few: FewPolicy = field(default_factory=FewPolicy)
 
 
 class SparkBackend(Backend):
@@ -97,6 +99,7 @@ class SparkBackend(Backend):
         self.ledger = AppendedLedger(self.tables, self.named(LEDGER))  # type: ignore[assignment]
         self._source = f"sqlenrich_source_{uuid.uuid4().hex[:8]}"
         self._open = ExitStack()
+        self._few = FewRows(self.tables, self.policy.few)
         self._doubtful = self._inserted = False
         self.note: Callable[[str], None] = lambda _: None
         self._current = CurrentResults(self, lambda line: self.note(line))
@@ -128,6 +131,7 @@ class SparkBackend(Backend):
         try:
             self._open.enter_context(one_line_errors())
             self._open.enter_context(settings(session, SQL_SETTINGS))
+            self._open.callback(self._few.end)
             if (problem := self.tables.problem()) is not None:
                 raise ConfigError(f"spark: {problem}")
         except BaseException:
@@ -283,6 +287,11 @@ class SparkBackend(Backend):
         unanswered = pending if limit is None else self.count([plan.responses])
         return Counts(*self.size(plan), unanswered=unanswered, pending=pending)
 
+    def check_tables(self, plan: Plan) -> None:
+        """Refuse tables that are not sqlenrich's; and run what follows in the quickest way, where they are small."""
+        super().check_tables(plan)
+        self._few.look(plan.relations.table(role) for role in ROLES if role in plan.relations.tables)
+
     def refresh(self, plan: Plan, call: Step, limit: int | None, *, ordered: bool) -> int:  # noqa: ARG002
         """Make the pending relation of a call afresh and give its count; a limit keeps the lowest hashes."""
         assert call.pending is not None
@@ -291,6 +300,7 @@ class SparkBackend(Backend):
         if limit is not None:
             query = exp.select("*").from_(query.subquery("pending")).order_by("request_hash").limit(limit)
         most = self.number(plan, queries.count_rows("prompts"))
+        self._few.counted(most)
         digits = digits_of(most if limit is None else min(most, limit), self.policy.range_rows)
         if digits:
             query = in_ranges(query, digits)
