@@ -1,6 +1,6 @@
 """A run and ``ai_query`` in Spark beside a bare loop of requests, and what the driver's desk costs.
 
-    python benchmarks/spark.py [--rows 20000] [--only slow fast quota checked]
+    python benchmarks/spark.py [--rows 20000] [--only slow fast quota checked few]
 
 One warm session, two task slots, the endpoint of tests/support/endpoint.py as a process of its own.
 
@@ -10,6 +10,8 @@ One warm session, two task slots, the endpoint of tests/support/endpoint.py as a
 * quota: 600 requests a minute at four worker processes, with the rows evenly and nearly all at one: the share of the
   limit that is used after the first burst, and the share of requests that are refused.
 * checked: rows a second that are judged, by eight runs that ask nothing.
+* few: the seconds of whole runs, of such that ask and such that find all answered, with the settings for few rows and
+  with those of the session: medians of three, by turns.
 """
 
 from __future__ import annotations
@@ -21,7 +23,9 @@ import subprocess
 import sys
 import time
 import urllib.request
+from itertools import product
 from pathlib import Path
+from statistics import median
 from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any
 
@@ -46,7 +50,8 @@ from sqlenrich.spark.desk import Desk
 from sqlenrich.spark.journal import Journal
 from sqlenrich.spark.session import open_session
 from sqlenrich.spark.worker import Worker
-from sqlenrich.store.spark.backend import SparkBackend, SparkPlace
+from sqlenrich.store.spark.backend import SparkBackend, SparkPlace, SparkPolicy
+from sqlenrich.store.spark.few_rows import FewPolicy
 from tests.support.process import Process
 from tests.support.runs import write_prompt
 
@@ -56,9 +61,10 @@ if TYPE_CHECKING:
 ENDPOINT = "tests.support.endpoint"
 ROOT = Path(__file__).resolve().parents[1]
 PEERS = Path(__file__).with_name("peers.py")
-PHASES = ("slow", "fast", "quota", "checked")
+PHASES = ("slow", "fast", "quota", "checked", "few")
 WIDTH = 256
 JUDGED = 8
+FEW_RUNS = 3
 WORKER = """
 import json, sys
 sys.path.insert(0, sys.argv[3])
@@ -154,6 +160,20 @@ def judged(spark: SparkSession, folder: Path) -> None:
     show(phase="checked", rows=report.rows_in, rows_a_second=rates[1:])
 
 
+def few(spark: SparkSession, folder: Path) -> None:
+    """Measure whole runs with the settings for few rows and with those of the session."""
+    seconds: dict[str, list[float]] = {}
+    with Process(ENDPOINT, "--latency", 0.01) as server:
+        model = se.Endpoint(server.url, model="mock", concurrency=WIDTH)
+        for number, (name, policy) in product(range(FEW_RUNS), (("own", FewPolicy(size=0)), ("few", FewPolicy()))):
+            for what in ("asks", "answered"):
+                place = SparkPlace(str(folder / f"{name}{number}"), session=spark)
+                backend, began = SparkBackend(place, SparkPolicy(few=policy)), time.monotonic()
+                se.run(se.load(folder / "intent.prompt"), input=folder / "in.parquet", output=backend, model=model)
+                seconds.setdefault(f"{what}_{name}", []).append(time.monotonic() - began)
+    show(phase="few", **{key: round(median(found), 1) for key, found in seconds.items()})
+
+
 def query(spark: SparkSession, folder: Path, url: str) -> float:
     """Return the answers a second of ``ai_query`` and its write."""
     spark.read.parquet(str(folder / "in.parquet")).repartition(2).createOrReplaceTempView("asked")
@@ -205,7 +225,7 @@ def main() -> None:
         rows = int(600 * given.minutes)
         quota([rows // 4] * 4, "even")
         quota([rows - 15, 5, 5, 5], "skewed")
-    if not {"slow", "fast", "checked"} & set(given.only):
+    if given.only == ["quota"]:
         return
     with TemporaryDirectory() as name:
         folder = Path(name)
@@ -242,6 +262,8 @@ def main() -> None:
             show(phase=phase, **{key: round(value) for key, value in facts.items()}, **shares, desk_us=round(desk_us))
         if "checked" in given.only:
             judged(spark, folder)
+        if "few" in given.only:
+            few(spark, folder)
         spark.stop()
 
 

@@ -122,6 +122,24 @@ def test_the_settings_of_the_session_change_for_few_rows_alone(
         assert (set(found), spark.conf.get("spark.sql.adaptive.enabled")) == ({planned_anew}, "true")
 
 
+def test_the_settings_of_a_session_that_runs_share_stay_its_own(
+    spark: SparkSession, messages: Path, tmp_path: Path
+) -> None:
+    found = []
+
+    class Watched(SparkBackend):
+        def spread(self, *given: Any) -> Any:
+            found.append(spark.conf.get("spark.sql.adaptive.enabled"))
+            with SparkBackend(SparkPlace(f"{tmp_path}/other", session=spark)):
+                found.append(spark.conf.get("spark.sql.adaptive.enabled"))
+            return super().spread(*given)
+
+    with settings(spark, {"spark.sql.adaptive.enabled": "true"}):
+        backend = Watched(SparkPlace(f"{tmp_path}/out", session=spark))
+        se.run(se.load(write_prompt(tmp_path, KEEPS_ALL)), input=messages, output=backend, model=se.Mock())
+        assert (found, spark.conf.get("spark.sql.adaptive.enabled")) == (["false", "true"], "true")
+
+
 def test_a_run_ends_at_a_cap_goes_on_and_is_retried_in_a_schema(
     spark: SparkSession, messages: Path, tmp_path: Path
 ) -> None:

@@ -216,8 +216,13 @@ def test_passing_failures_are_waited_for(place: Standin) -> None:
     place.set(fail={})
     assert report.rows_in == report.enriched + report.quarantined == len(ROWS)
     # A statement that failed alone twice may be its request's own fault: only a retry asks it again.
-    output = {"engine": place.engine, "profile": "standin", "output": place.schema}
-    retried = se.retry(place.folder / "tickets.prompt", reasons=["CALL_ERROR"], **output)
+    retried = se.retry(
+        place.folder / "tickets.prompt",
+        reasons=["CALL_ERROR"],
+        engine=place.engine,
+        profile="standin",
+        output=place.schema,
+    )
     assert (retried.enriched, retried.quarantined) == (len(ROWS), 0)
     assert len({row[0] for row in place.rows("tickets_responses", "request_hash")}) == REQUESTS
     assert place.asked_twice() == 0

@@ -131,7 +131,8 @@ class SparkBackend(Backend):
         try:
             self._open.enter_context(one_line_errors())
             self._open.enter_context(settings(session, SQL_SETTINGS))
-            self._open.callback(self._few.end)
+            self._open.callback(self._few.close)
+            self._few.open()
             if (problem := self.tables.problem()) is not None:
                 raise ConfigError(f"spark: {problem}")
         except BaseException:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Iterable
 from contextlib import ExitStack, suppress
 from dataclasses import dataclass
@@ -22,6 +23,9 @@ FEW_ROWS = {
 """Each query is one job, by Spark's interpreter."""
 ROLES = ("source", "responses", "prompts", "enriched")
 """The tables that the steps of a run read."""
+_lock = threading.Lock()
+_open: set[FewRows] = set()
+"""Those of all backends that are open in this process: two may share a session, whose settings are for both."""
 
 
 @dataclass(frozen=True)
@@ -34,30 +38,43 @@ class FewPolicy:
 
 
 class FewRows:
-    """Gives the session of some tables the settings for few rows, as long as there are no more."""
+    """Gives the session of some tables the settings for few rows, as long as there are no more and no other backend."""
 
     def __init__(self, tables: SparkTables, policy: FewPolicy) -> None:
         self.tables, self.policy = tables, policy
         self._given = ExitStack()
 
+    def open(self) -> None:
+        """Begin to count as an open backend: from here on none has these settings, where there are others."""
+        with _lock:
+            _open.add(self)
+            for one in _open if len(_open) > 1 else ():
+                one._end()
+
+    def close(self) -> None:
+        """Give the session its own settings back, and count no longer."""
+        with _lock:
+            self._end()
+            _open.discard(self)
+
     def look(self, relations: Iterable[exp.Table]) -> None:
         """Begin where these tables are small together; one that is missing has nothing."""
         from pyspark.errors import PySparkException
 
-        self.end()
-        if sum(map(self._size, relations)) > self.policy.size:
-            return
-        for name, value in FEW_ROWS.items():
-            with suppress(PySparkException):  # a platform may not allow it
-                self._given.enter_context(settings(self.tables.connection.session, {name: value}))
+        small = sum(map(self._size, relations)) <= self.policy.size
+        with _lock:
+            self._end()
+            for name, value in FEW_ROWS.items() if small and len(_open) == 1 else ():
+                with suppress(PySparkException):  # a platform may not allow it
+                    self._given.enter_context(settings(self.tables.connection.session, {name: value}))
 
     def counted(self, rows: int) -> None:
         """End where there are more rows."""
         if rows > self.policy.rows:
-            self.end()
+            with _lock:
+                self._end()
 
-    def end(self) -> None:
-        """Give the session its own settings back."""
+    def _end(self) -> None:
         self._given.close()
 
     def _size(self, relation: exp.Table) -> int:
