@@ -143,6 +143,7 @@ def test_values_of_every_type_go_in_and_out() -> None:
         ("PARSE_JSON('{')", "Invalid input to PARSE_JSON"),
         ("JSON_VALUE(JSON '{}', '$[')", "JSONPath"),
         ("DROP TABLE p.d.t", "holds no query"),
+        ("INSERT INTO p.d.t (id, nope) SELECT id, id FROM p.d.t", "Column nope is not present in table"),
     ],
 )
 def test_refused(sql: str, reason: str) -> None:

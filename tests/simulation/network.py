@@ -148,7 +148,9 @@ class Wire(asyncio.Transport):
         super().__init__()
         self.network, self.loop, self.port, self.protocol = network, loop, port, protocol
         self.received = b""
-        self.closed = self.ends = False
+        self.closed = False
+        self.ends = False
+        """Whether its server closes it after this response, or the client leaves it with a request on it."""
         self.asked: tuple[str, ...] = ()
         """The prompts of the request that is here and not answered: several of one for vectors."""
         self.asked_at = 0.0

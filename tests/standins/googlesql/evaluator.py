@@ -83,17 +83,23 @@ def evaluate(oracle: GoogleSQL, sql: str, tables: Data) -> list[tuple[Any, ...]]
         added = 1
     if len(statements) != 1:
         raise GoogleSQLError(f"one statement expected, {len(statements)} found")
-    query = statements[0].get("query")
+    (statement,) = statements
+    query = statement.get("query")
     if query is None:
-        raise GoogleSQLError(f"{statements[0].kind} holds no query")
-    try:
-        return session.query(raw[query.start : query.end]).tuples()
-    except GoogleSQLError:
+        raise GoogleSQLError(f"{statement.kind} holds no query")
+    failed: GoogleSQLError | None = None
+    if statement.kind == "QueryStatement":  # the evaluator analyzes it
         try:
-            oracle.analyze_statement(raw, statements[0], session.schema)  # tells where the caller's text is wrong
+            return session.query(raw[query.start : query.end]).tuples()
         except GoogleSQLError as error:
-            raise _lines_up(error, added) from None
-        raise
+            failed = error
+    try:
+        oracle.analyze_statement(raw, statement, session.schema)  # its error has the place in the caller's text
+    except GoogleSQLError as error:
+        raise _lines_up(error, added) from None
+    if failed is not None:
+        raise failed
+    return session.query(raw[query.start : query.end]).tuples()
 
 
 def _lines_up(error: GoogleSQLError, lines: int) -> GoogleSQLError:
