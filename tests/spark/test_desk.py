@@ -219,11 +219,13 @@ def test_a_lost_worker_loses_what_was_in_flight(tmp_path: Path) -> None:
         lost = Worker(desk.address, "run")
         stream = lost.ask(iter(all_rows))
         next(stream)
+        server.latency_s = 1.0  # what it asks now lasts until another worker wants it too
         other: list[list[str]] = []
         thread = threading.Thread(target=lambda: other.extend(ask(desk, [all_rows])))
         thread.start()
-        while desk.busy() < 2:
+        while not desk.counts.later:
             time.sleep(0.01)
+        server.latency_s = 0.02
         lost._socket.shutdown(2)
         thread.join()
         lost.close()
