@@ -24,7 +24,7 @@ from tests.simulation.world import Hung
 
 POLICY = LeasePolicy(lasts_s=30.0, poll_s=1.0)
 LONGEST_S = 3_600.0
-FILE_S = (0.01, 0.01, 0.2)
+FILE_S = (0.01, 0.2, 0.45)
 """The longest time of half a look at a file of the folder, where nothing holds it up."""
 DISTURBED_S = POLICY.poll_s
 """Who is held up for longer between two looks may find that another run has taken the lease meanwhile."""
@@ -39,6 +39,8 @@ def drawn(seed: int) -> Scenario:
         faults.append(
             Fault(draw.choice(("file", "ask")), int(10 ** draw.uniform(0, 2)), kind, 10 ** draw.uniform(0, 2.3))
         )
+    if draw.random() < 0.4:  # whoever asks first dies while the others wait
+        faults.append(Fault("ask", draw.randint(1, 5), "kill", 0.0))
     found = drawn_run(seed)
     return replace(
         found, cascade=False, servers=draw.randint(2, 5), texts=draw.randint(3, 40), retried=False, faults=tuple(faults)
@@ -211,9 +213,10 @@ class ContentionLives(FaultyLives):
 
     def run(self) -> None:
         """Live. Raises BrokenError."""
-        starts = [
-            0.0 if self.draw.random() < 0.4 else self.draw.uniform(0.0, 90.0) for _ in range(self.scenario.servers)
-        ]
+        starts = [0.0]
+        while len(starts) < self.scenario.servers:
+            at = self.draw.random()  # at the begin, or with the one before, or later
+            starts.append(0.0 if at < 0.3 else starts[-1] if at < 0.6 else self.draw.uniform(0.0, 90.0))
         with running_in(self.world):
             for number, start in enumerate(starts):
                 self.begin(number + 1, start)

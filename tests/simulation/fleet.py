@@ -8,7 +8,7 @@ import random
 import shutil
 import threading
 from collections import Counter, deque
-from collections.abc import Callable, Container
+from collections.abc import Callable, Container, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -74,11 +74,13 @@ class Task:
 
 
 class SimJournal(Journal):
-    """A journal each write of which is a moment at which the driver may end."""
+    """A journal each write of which is a moment at which the driver may end, on a disk that may be slow."""
 
     def __init__(self, path: Path, lives: FleetLives) -> None:
         super().__init__(path)
         self.lives = lives
+        self.unsynced: list[tuple[int, Row]] = []
+        """What was added since the last sync, each with the journal's end after it."""
 
     def add(self, *rows: Row) -> None:
         lives = self.lives
@@ -89,11 +91,38 @@ class SimJournal(Journal):
             lives.kill_driver()
         before = self._end
         super().add(*rows)
+        self.unsynced += [(self._end, row) for row in rows]
         if fault is not None and fault.kind == "torn":
             lives.kill_driver(torn=(before, fault.amount))
         lives.kept |= {lives.prompts[row["request_hash"]] for row in rows if row["call_error"] is None}
         if fault is not None and fault.kind == "kill-after":
             lives.kill_driver()
+
+    def sync(self) -> None:
+        lives, end = self.lives, self._end
+        if lives.sync_s:
+            lives.world.wait(threading.Event(), lives.sync_s)
+        super().sync()
+        lives.durable |= {row["request_hash"] for place, row in self.unsynced if place <= end}
+        self.unsynced = [one for one in self.unsynced if one[0] > end]
+
+
+class SimWorker(Worker):
+    """A worker that looks whether what is acknowledged is durable."""
+
+    def __init__(self, address: DeskAddress, lives: FleetLives) -> None:
+        super().__init__(address, "run")
+        self.lives = lives
+        self.last: Sequence[Row] = ()
+
+    def tell(self, rows: Sequence[Row]) -> None:
+        super().tell(rows)
+        if not rows:
+            return
+        lost = [row for row in self.last if row["request_hash"] not in self.lives.durable]
+        if lost:
+            self.lives.problems.append(f"{len(lost)} answers are acknowledged before they are durable")
+        self.last = rows
 
 
 @dataclass
@@ -107,6 +136,8 @@ class FleetLives(FaultyLives):
     at_keep: Fault | None = None
     kept: set[str] = field(default_factory=set)
     """The prompts whose answers are in the journal."""
+    durable: set[str] = field(default_factory=set)
+    """The requests whose answers no loss of power takes from the journal."""
     sent: dict[str, Process] = field(default_factory=dict)
     """By prompt: who asked it last."""
     exposed: Counter[str] = field(default_factory=Counter)
@@ -126,6 +157,8 @@ class FleetLives(FaultyLives):
     """The failures of the lives before."""
     free: deque[Process] = field(default_factory=deque)
     """The processes that have no task."""
+    late: Process | None = None
+    """The process that began as the run ended."""
     loses: bool = False
     """Whether a connection was lost or held in this life."""
     fatal: bool = False
@@ -148,6 +181,8 @@ class FleetLives(FaultyLives):
                 part.append(Request(key, 1, prompt))
         self.parts = parts
         self.speculates = draw.random() < 0.3
+        self.begins_late = draw.random() < 0.5
+        self.sync_s = draw.choice((0.0, 0.0, 0.01, 0.3))
 
     # Faults ----------------------------------------------------------------------------------------------------------
 
@@ -224,6 +259,8 @@ class FleetLives(FaultyLives):
             self.problems.append(f"asked again, although it is stored: {prompt!r}")
         if process is not None:
             self.sent[prompt] = process
+            if process is self.late:
+                self.problems.append(f"a worker that begins after the end of the run asks {prompt!r}")
 
     def on_answer(self, prompts: tuple[str, ...], port: int) -> None:
         (prompt,) = prompts
@@ -252,7 +289,7 @@ class FleetLives(FaultyLives):
         self.held.clear()
         self.network.forget_clients()
         asked_before, self.failed_before = len(self.network.delivered.asked), self.network.delivered.failures
-        self.driver = Process(world, "the driver")
+        self.driver, self.late = Process(world, "the driver"), None
         self.workers: list[Process] = []
         self.worker_of: dict[Process, Worker] = {}
         self.tasks = [Task(number, list(part)) for number, part in enumerate(self.parts)]
@@ -404,6 +441,8 @@ class FleetLives(FaultyLives):
                     if task.failures == MOST_FAILURES:
                         self.failed = f"task {task.number} failed"
             if self.failed is not None or self.stopping:
+                if left and self.begins_late:
+                    self.begin_late(desk, left[0])
                 desk.drain()
                 if desk.busy() and not self.loses:
                     self.problems.append(f"{desk.busy()} workers still ask after the drain")
@@ -419,6 +458,12 @@ class FleetLives(FaultyLives):
                 copy = Task(slow.number, slow.requests)
                 self.begin(free.popleft() if free else self.new_process(), copy, desk.address, running)
             wait(idle, 0.25)
+
+    def begin_late(self, desk: Desk, task: Task) -> None:
+        """Begin a task as the run ends: Spark may begin one before it hears of that."""
+        self.late = self.new_process()
+        desk.stop()
+        self.late.begin(self.work, self.late, Task(task.number, task.requests), desk.address, None)
 
     def slow(self, running: dict[Process, tuple[Strand, Task]]) -> Task | None:
         """Return a task that runs once, to be run a second time."""
@@ -441,7 +486,7 @@ class FleetLives(FaultyLives):
         if worker is None or worker.client.stopped:
             if worker is not None:
                 worker.close()
-            worker = self.worker_of[process] = Worker(address, "run")
+            worker = self.worker_of[process] = SimWorker(address, self)
         return worker
 
     def work(self, process: Process, task: Task, address: DeskAddress, early: Fault | None) -> None:

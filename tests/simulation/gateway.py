@@ -27,7 +27,7 @@ from sqlenrich.spec.settings import Config
 from sqlenrich.store.answer_journal import journal_path
 from tests.simulation.faults import FaultyLives, shortest_window, tear
 from tests.simulation.lives import CANARIES, MOST_LIVES, PAUSE_S, PRICES, SECRET, BrokenError, Notes, lived
-from tests.simulation.network import ANSWER_COST, PORT, PROMPT, Network, answer_to
+from tests.simulation.network import ANSWER_COST, PORT, PROMPT, STATUSES, Network, answer_to
 from tests.simulation.scenario import POISONED_EACH, POISONED_FIRST, Fault, Scenario, drawn_run, poisoned
 from tests.simulation.world import Hung, Killed, World
 
@@ -37,7 +37,9 @@ MOST_CALLS = 6
 LONGEST_REPLY_S = 3600.0
 RECOVERY_S = 6.0
 """A server that is well again is found after this time and a timeout at most: it is tried each 5 s."""
-POLICY = GatewayPolicy(queue_s=120.0, grace_s=60.0, watch_s=0.1)
+POLICY = GatewayPolicy(queue_s=120.0, watch_s=0.1)
+PASSED = STATUSES.keys() - {"401"}
+"""The refusals that reach a caller as they are; one of the gateway's own key is none of its callers'."""
 STORE_FAULTS = ("kill-before", "kill-after", "torn", "full")
 
 
@@ -109,6 +111,8 @@ class GatewayLives(FaultyLives):
     """The prompts to which a whole answer came in this life."""
     asking: set[str] = field(default_factory=set)
     """The prompts that are at a server."""
+    refused: dict[str, str] = field(default_factory=dict)
+    """How the last request of each prompt failed."""
     done: list[int] = field(default_factory=list)
     """How many answers each caller has got, or given up."""
     problems: list[str] = field(default_factory=list)
@@ -123,12 +127,14 @@ class GatewayLives(FaultyLives):
         scenario = self.scenario
         self.begin_in(World(scenario.seed))
         self.network.on_leave, self.network.on_abandon = self.asking.discard, self.on_abandon
+        self.network.on_failure = self.on_failure
         draw = random.Random(f"callers {scenario.seed}")
         callers = draw.choice((1, 3, 10, 40))
         texts = [draw.randrange(scenario.texts) for _ in range(scenario.rows)]
         self.calls = [texts[number::callers] for number in range(callers)]
         self.done = [0] * callers
         self.shortest: tuple[int, set[str]] = (10**9, set())
+        self.policy = replace(POLICY, grace_s=3.0 if scenario.seed % 4 else 60.0)
 
     # Faults ----------------------------------------------------------------------------------------------------------
 
@@ -191,6 +197,10 @@ class GatewayLives(FaultyLives):
         if not ends and prompt not in self.shortest[1] and seconds < self.scenario.timeout_s - 0.1:
             self.problems.append(f"given up after {seconds:.1f} s: {prompt!r}")
 
+    def on_failure(self, kind: str, prompts: tuple[str, ...], _told_s: float) -> None:
+        (prompt,) = prompts
+        self.refused[prompt] = kind
+
     def on_answer(self, prompts: tuple[str, ...], _port: int) -> None:
         (prompt,) = prompts
         self.answered.add(prompt)
@@ -206,6 +216,8 @@ class GatewayLives(FaultyLives):
             self.problems.append(f"a reply took {seconds:,.0f} s")
         if SECRET.encode() in reply.body:
             self.problems.append("the key is in a reply")
+        if reply.status == 502 and text not in self.shortest[1] and self.refused.get(text) in PASSED:
+            self.problems.append(f"a server refused it ({self.refused[text]}), and the caller got 502: {text!r}")
         if reply.status != 200:
             return
         found = json.loads(reply.body)["choices"][0]["message"]["content"]
@@ -277,7 +289,7 @@ class GatewayLives(FaultyLives):
         thread = loop_thread("gateway")
         thread.start()
         exchange = Exchange(
-            store, endpoint, Spending(scenario.max_cost, PRICES), reuse=ALL, policy=POLICY, note=self.notes.note
+            store, endpoint, Spending(scenario.max_cost, PRICES), reuse=ALL, policy=self.policy, note=self.notes.note
         )
         thread.run(self.callers(exchange))
         self.over = True
@@ -295,7 +307,7 @@ class GatewayLives(FaultyLives):
             self.world.note("told to end")
             began = self.world.seconds
             await exchange.close()
-            if self.world.seconds - began > POLICY.grace_s + 5:
+            if self.world.seconds - began > self.policy.grace_s + 5:
                 self.problems.append(f"it was told to end, and ended after {self.world.seconds - began:.1f} s")
         for one in calling:
             one.cancel()

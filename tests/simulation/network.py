@@ -23,6 +23,8 @@ PORT = 8001
 STATUSES = {"429": 429, "busy": 503, "500": 500, "401": 401, "400": 400}
 POISON = 11
 """Where there are texts that no request may have, they are one of so many."""
+STALLS_FIRST, STALLS_EACH = 7, 8
+"""The seeds in which a silent server makes no connection; in all others it makes one, and says nothing on it."""
 SECOND = "large"
 """The second model of a cascade. Its requests are recorded with its name before the prompt."""
 
@@ -116,6 +118,7 @@ class Network:
         self.on_abandon: Callable[[str, float], None] = lambda *_: None
         world.connect = self.connect
         world.refuses = lambda port: self.trouble(port) == "refuse"
+        world.stalls = lambda port: seed % STALLS_EACH == STALLS_FIRST and self.trouble(port) == "silent"
 
     @property
     def in_flight(self) -> int:

@@ -154,11 +154,18 @@ class ProcessWorld(World):
         """Return this process's part of the loop."""
         return ProcessThread(self)
 
-    def start_thread(self, name: str, work: Callable[..., object], *arguments: object) -> Any:  # noqa: ARG002
-        """Begin a thread of this process."""
+    def start_thread(self, name: str, work: Callable[..., object], *arguments: object) -> Any:
+        """Begin a thread of this process. What ends it is told by :meth:`bury`."""
         process = CURRENT.get()
         assert process is not None
-        return process.begin(work, *arguments)
+
+        def working() -> None:
+            try:
+                work(*arguments)
+            except Exception as error:
+                self._raised.append(f"the thread {name} ended with {error!r}")
+
+        return process.begin(working)
 
     def queue(self) -> Any:
         """Return a queue between threads."""
@@ -187,6 +194,9 @@ class ProcessWorld(World):
                 break
             self.loop.run_until_complete(asyncio.sleep(0.01))
         self.processes.clear()
+        for one in self.stalled:
+            one.close()
+        self.stalled.clear()
         raised, self._raised = self._raised, []
         self.loop.abandon()
         self.loop = ProcessLoop(self)

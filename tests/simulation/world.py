@@ -47,6 +47,9 @@ class World(Runtime):
         self.on_moment: Callable[[str, int], None] = lambda *_: None
         self.connect: Callable[[SimLoop, int, asyncio.Protocol], asyncio.Transport] | None = None
         self.refuses: Callable[[int], bool] = lambda _: False
+        self.stalls: Callable[[int], bool] = lambda _: False
+        """Whether a connection to a port is begun and never made."""
+        self.stalled: list[socket.socket] = []
         self.shuffles = False
         self._threads: list[SimThread] = []
         self._raised: list[str] = []
@@ -100,6 +103,11 @@ class World(Runtime):
         for thread in self._threads:
             thread.sim_loop.abandon()
         self._threads.clear()
+        if not self.dead and any(one.fileno() >= 0 for one in self.stalled):
+            self._raised.append("the socket of a connection that was never made is left open")
+        for one in self.stalled:
+            one.close()
+        self.stalled.clear()
         self.dead = False
         raised, self._raised = self._raised, []
         return raised
@@ -189,6 +197,9 @@ class SimLoop(base_events.BaseEventLoop):
 
     async def create_connection(self, protocol_factory: Any, *_: Any, sock: Any = None, **__: Any) -> Any:
         port, protocol = self._ports.pop(sock.fileno()), protocol_factory()
+        if self.world.stalls(port):
+            self.world.stalled.append(sock)
+            await asyncio.Event().wait()
         sock.close()
         assert self.world.connect is not None
         transport = self.world.connect(self, port, protocol)

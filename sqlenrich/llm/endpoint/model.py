@@ -298,7 +298,7 @@ class EndpointModel:
                 everywhere = probing and failures >= len(self.endpoint_urls)
                 exhausted = at_fault or failures >= tries or (everywhere and result.suspected != "")
                 if result.timeout:
-                    exhausted = self._count_timeout(name) or exhausted or everywhere
+                    exhausted = (result.begun and self._count_timeout(name)) or exhausted or everywhere
                 elsewhere = self._elsewhere(permit.endpoint, result)
                 if not (exhausted or probing or elsewhere or self.health.spend_retry()):
                     # During an outage rows fail ever more slowly.
@@ -339,7 +339,7 @@ class EndpointModel:
         )
 
     def _count_timeout(self, name: str) -> bool:
-        """Count a timeout of a request; give whether it was its last try: each may have to be paid."""
+        """Count a timeout of a request that was sent; give whether it was its last try: each may have to be paid."""
         count = self._timeouts.get(name, 0) + 1
         self._timeouts[name] = count
         return count >= self.policy.timeouts
