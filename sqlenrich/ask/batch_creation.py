@@ -84,7 +84,12 @@ class BatchCreation:
         for delay in self.policy.looks_s:
             if delay and not self.pause(delay):
                 return batch
-            infos = self.candidates(batch)
+            try:
+                infos = self._available(lambda: self.candidates(batch), runtime.monotonic())
+            except UnavailableError:
+                if self.pause(0.0):
+                    raise
+                return batch
             if len(infos) == 1 or (infos and infos[0].key is not None):
                 return self._created(batch, infos[0])
             if infos:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import random
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from types import SimpleNamespace
@@ -18,13 +19,18 @@ from sqlenrich.store.base import CommitPolicy
 from sqlenrich.store.batches import BATCH_REQUESTS, BATCHES, COLUMNS, Batch, BatchedRequest, BatchLedger, read_batch
 from tests.simulation.asking import Asked, AskingLives, ModelledStore, none_torn
 from tests.simulation.lives import BrokenError, lived
-from tests.simulation.scenario import Batches, Scenario, beside_others, by_batches, drawn_run, followed
+from tests.simulation.scenario import Batches, Fault, Scenario, beside_others, by_batches, drawn_run, followed
 from tests.simulation.vendor import VendorSide, vendor_maker
 
 
 def drawn(seed: int) -> Scenario:
     """Return the scenario of a seed."""
     found = beside_others(by_batches(replace(drawn_run(seed), cascade=False)))
+    assert found.batches is not None
+    if found.batches.nature.others and not found.batches.nature.keeps_keys:  # it is not clear which batch is whose
+        draw = random.Random(f"unheard {seed}")
+        unheard = [Fault("vendor", draw.randint(1, 12), "unheard") for _ in range(draw.choice((0, 1, 2)))]
+        found = replace(found, faults=(*found.faults, *unheard))
     return followed(replace(found, faults=tuple(none_torn(found.faults))))
 
 

@@ -31,7 +31,7 @@ from tests.simulation.backend import SimBackend
 from tests.simulation.faults import FaultyLives, shortest_window, tear
 from tests.simulation.network import ANSWER_COST, ANSWER_TOKENS, PORT, PROMPT, SECOND, Network, answer_to, vector_of
 from tests.simulation.scenario import Fault, Scenario
-from tests.simulation.vendor import CALLS, VendorSide, vendor_maker
+from tests.simulation.vendor import BUSY_VENDOR, CALLS, VendorSide, vendor_maker
 from tests.simulation.world import Hung, Killed, World
 
 SECRET = "sk-of-the-simulation"
@@ -560,6 +560,8 @@ class Lives(FaultyLives):
         happened |= weather.poison != ""
         if not happened and slowest < self.scenario.timeout_s:
             raise BrokenError(f"nothing was wrong, and it ended with {error}")
+        if BUSY_VENDOR in str(error) and life.stopped_at == math.inf:
+            raise BrokenError(f"a vendor that was busy for a moment ended the run: {error}")
         quiet_s = self.world.seconds - life.answered_at
         if "stopped answering" in str(error) and quiet_s < QUIET_S:
             raise BrokenError(f"{error}, and the last answer came {quiet_s:.1f} s before")

@@ -38,9 +38,10 @@ from tests.simulation.world import World
 FATES = ("answered", "answered", "answered", "failed", "expired", "lost", "twice", "foreign")
 """What may become of single requests: ``failed`` has status 500, ``lost`` has no line, ``twice`` two of them."""
 
+BUSY_VENDOR = "the vendor is busy"
 SPOILED = {"damaged": DamagedFileError, "broken-off": UnavailableError}
 """What ends the reading of answers after half of them."""
-CALLS = {"too-many": "create", "refused": "create", **dict.fromkeys((*SPOILED, "gone"), "results")}
+CALLS = {"too-many": "create", "refused": "create", "unheard": "create", **dict.fromkeys((*SPOILED, "gone"), "results")}
 """The call that such a fault waits for; all others happen to any call."""
 
 
@@ -283,13 +284,13 @@ class SimVendor:
         kind = self._kind = side.at_call(name)
         makes = name in ("upload", "create")
         if kind == "unavailable":
-            raise UnavailableError("the vendor is busy", 1.0)
+            raise UnavailableError(BUSY_VENDOR, 1.0)
         if kind == "too-many" and name == "create":
             raise EnqueuedLimitError("too many tokens wait already")
         if kind == "lost-before":
             raise ReplyLostError("no reply") if makes else UnavailableError("no reply")
         found = do()
-        if kind == "lost-after":
+        if kind in ("lost-after", "unheard"):
             raise ReplyLostError("no reply") if makes else UnavailableError("no reply")
         side.world.moment("called")
         return found
