@@ -295,18 +295,12 @@ def test_the_reference_gives_the_expected_code(name: str) -> None:
 
 @pytest.mark.zetasql
 @pytest.mark.parametrize("name", CASES)
-def test_the_code_is_the_expected_one(name: str) -> None:
-    schema, expected = CASES[name]
-    assert dict(zip(expected, judged(schema, list(expected)), strict=True)) == expected
-
-
-@pytest.mark.zetasql
-def test_no_answer_makes_a_query_fail() -> None:
-    """Answers of one case under the schemas of all."""
+def test_the_code_is_that_of_the_reference(name: str) -> None:
+    """For the answers of all cases, so that none makes a query fail."""
     texts = [None, "", "[]", "{", *HOSTILE, *(text for _, expected in CASES.values() for text in expected)]
-    for schema, _ in CASES.values():
-        found = zip(texts, judged(schema, texts), strict=True)
-        assert [one for one in found if one[1] != se.check_response(schema, one[0], assert_format=True)] == []
+    schema, _ = CASES[name]
+    found = zip(texts, judged(schema, texts), strict=True)
+    assert [one for one in found if one[1] != se.check_response(schema, one[0], assert_format=True)] == []
 
 
 UTC = dt.UTC
