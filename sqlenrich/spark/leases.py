@@ -49,6 +49,10 @@ class LeasedBucket:
         """Take units; what a request took beyond its estimate is paid for by the next lease, or as this one lapses."""
         self.left -= units
 
+    def settle(self, units: float, taken_at: float) -> None:
+        """Take more, or give back what was not used."""
+        self.take(units, taken_at)
+
     def granted(self, units: float, now: float) -> None:
         """Take units from the desk."""
         self.left += units

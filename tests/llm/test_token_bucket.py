@@ -43,6 +43,18 @@ def test_what_was_not_used_comes_back() -> None:
     assert bucket.wait_s(10, 0.0) == 0
 
 
+def test_what_was_not_used_makes_no_room_for_as_much_in_a_later_minute() -> None:
+    """A request was taken for 300 tokens, and its answer, which had 10, came late. Others of 40 tokens follow."""
+    bucket, now, times = TokenBucket(100, 0.0), 61.0, []
+    bucket.take(300, 0.0)
+    bucket.settle(-290, 0.0)
+    for _ in range(3):
+        now += bucket.wait_s(40, now)
+        bucket.take(40, now)
+        times.append(round(now))
+    assert times == [61, 85, 122]  # at 110 there would be 120 tokens in a minute
+
+
 @pytest.mark.parametrize(
     ("per_minute", "count", "units", "seconds"),
     [

@@ -24,9 +24,9 @@ from sqlenrich.llm.throttle.budget import Budget
 from sqlenrich.spec.settings import Config
 from sqlenrich.store.backend import evenly
 from sqlenrich.store.base import CommitPolicy, Origin
-from tests.simulation.faults import AT_END, ENDS
+from tests.simulation.faults import AT_END, ENDS, shortest_window
 from tests.simulation.lives import IN_TRANSIT_S, MOST_ATTEMPTS, MOST_TIMEOUTS, PRICES, BrokenError, Ended, Lives, lived
-from tests.simulation.network import ANSWER_COST, ANSWER_TOKENS, PROMPT, Weather
+from tests.simulation.network import ANSWER_COST, ANSWER_TOKENS, PROMPT, REQUEST_TOKENS, Weather
 from tests.simulation.scenario import (
     EMBEDDINGS_EACH,
     EMBEDDINGS_FIRST,
@@ -47,6 +47,10 @@ JITTER_S = 0.05
 """The mean wait before a request is sent again, at least: it is drawn from 0 to 0.5 s and more."""
 FEW = 12
 """So many waits have a mean."""
+UNKNOWN_TOKENS = 180
+"""What a request is taken for before the tokens of an answer are known."""
+TOKENS_FIRST, TOKENS_EACH = 4, 8
+"""The seeds with a limit of tokens."""
 STEADY_FIRST, STEADY_EACH = 2, 8
 """The seeds in which little happens, ..."""
 STEADY_TEXTS, STEADY_S = 400, 150.0
@@ -90,6 +94,8 @@ def drawn(seed: int) -> Scenario:
     )  # fmt: skip
     if seed % EMBEDDINGS_EACH == EMBEDDINGS_FIRST:
         found = embedding(found)
+    if seed % TOKENS_EACH == TOKENS_FIRST:  # half of a request's tokens are never of use
+        found = replace(found, rpm=None, tpm=int((draw.randint(11, 24) + 0.5) * REQUEST_TOKENS))
     return steady(found) if seed % STEADY_EACH == STEADY_FIRST else followed(found)
 
 
@@ -256,8 +262,9 @@ class AskingLives(Lives):
 
     @property
     def each_s(self) -> float:
-        """The seconds from one request to the next that the own rate limit demands."""
-        return 0.0 if self.scenario.rpm is None else 60.0 / self.scenario.rpm
+        """The seconds from one request to the next that the own rate limit demands, of tokens at first."""
+        rpm, tpm = self.scenario.rpm, self.scenario.tpm
+        return max(0.0 if rpm is None else 60.0 / rpm, 0.0 if tpm is None else 60.0 * UNKNOWN_TOKENS / tpm)
 
     def begin_in(self, world: World) -> None:
         super().begin_in(world)
@@ -381,7 +388,11 @@ class AskingLives(Lives):
     def check_life(self) -> None:
         super().check_life()
         scenario, life, use = self.scenario, self.life, self.use
-        limited = scenario.rpm is not None or scenario.weather.rpm is not None
+        limited = scenario.rpm is not None or scenario.weather.rpm is not None or scenario.tpm is not None
+        if scenario.tpm is not None:
+            at = self.network.delivered.billed_at[self.billed_before :]
+            if (within_s := shortest_window(at, scenario.tpm // REQUEST_TOKENS)) < 60.0 - 0.5:
+                raise BrokenError(f"more than {scenario.tpm} tokens in {within_s:.2f} s")
         if len(self.waits) >= FEW and sum(self.waits) < JITTER_S * len(self.waits):
             raise BrokenError(f"refused requests are sent again after {sum(self.waits) / len(self.waits):.3f} s")
         if len(self.losses) >= SEEN and min(self.losses) > LOSS_S and not limited:
@@ -412,7 +423,8 @@ class AskingLives(Lives):
 
     def check_error(self, error: SqlenrichError) -> None:
         super().check_error(error)
-        if "HTTP 401" in str(error):
+        others_down = any(kind != "401" and until > self.world.seconds for kind, until in self.network.down.values())
+        if "HTTP 401" in str(error) and not others_down:  # one that is down may come back
             self.check_no_wait("a server wants a key")
 
     def check_no_wait(self, how: str) -> None:

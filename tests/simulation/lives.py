@@ -29,7 +29,17 @@ from sqlenrich.runner.run import run_one
 from sqlenrich.spec.prices import Price, Prices
 from tests.simulation.backend import SimBackend
 from tests.simulation.faults import FaultyLives, shortest_window, tear
-from tests.simulation.network import ANSWER_COST, ANSWER_TOKENS, PORT, PROMPT, SECOND, Network, answer_to, vector_of
+from tests.simulation.network import (
+    ANSWER_COST,
+    ANSWER_TOKENS,
+    PORT,
+    PROMPT,
+    REQUEST_TOKENS,
+    SECOND,
+    Network,
+    answer_to,
+    vector_of,
+)
 from tests.simulation.scenario import Fault, Scenario
 from tests.simulation.vendor import BUSY_VENDOR, CALLS, VendorSide, vendor_maker
 from tests.simulation.world import Hung, Killed, World
@@ -70,6 +80,8 @@ CANARIES = 3
 """The requests of a server that show whether it is well, beside those of the rows."""
 MOST_TRIES = 12
 """The requests of one prompt that one life sends on average at most, where each fails."""
+UNKNOWN_S = 1800.0
+"""A limit of tokens lets a request through each minute until the tokens of an answer are known."""
 PAUSE_S = 90.0
 """The virtual time between two lives."""
 MOST_CONCURRENCY = 1024
@@ -484,7 +496,8 @@ class Lives(FaultyLives):
         urls = [f"http://127.0.0.1:{PORT + number}/v1" for number in range(scenario.servers)]
         return se.Endpoint(
             urls[0], others=tuple(urls[1:]), model="m", concurrency=scenario.concurrency, rpm=scenario.rpm,
-            timeout=scenario.timeout_s, api_key=SECRET, structured_output="json_schema", embed_batch=self.together,
+            tpm=scenario.tpm, timeout=scenario.timeout_s, api_key=SECRET, structured_output="json_schema",
+            embed_batch=self.together,
         )  # fmt: skip
 
     def enrich(self) -> Any:
@@ -601,13 +614,15 @@ class Lives(FaultyLives):
         if asked > MOST_TRIES * scenario.texts * (1 + scenario.cascade) + 100:
             raise BrokenError(f"{asked} requests for {scenario.texts} texts")
         failures = self.network.delivered.failures - life.failed_before
-        limits = [one for one in (scenario.rpm, scenario.weather.rpm) if one is not None]
+        tokens = None if scenario.tpm is None else scenario.tpm / REQUEST_TOKENS
+        limits = [one for one in (scenario.rpm, scenario.weather.rpm, tokens) if one is not None]
         weather = scenario.weather
         each = weather.latency_s * math.exp(weather.spread**2 / 2) + (scenario.timeout_s if failures else 0.0)
         allowed = LONGEST_LIFE_S + sum(120.0 * scenario.rows / one for one in limits)
         allowed += 2 * each * (scenario.texts + failures) / min(scenario.concurrency or 8, 8)
         if scenario.batches is not None:
             allowed += (MOST_ATTEMPTS + 1) * (scenario.batches.nature.longest_s + LONGEST_STEP_S)
+        allowed += 0.0 if scenario.tpm is None else UNKNOWN_S
         if world.seconds - life.began > allowed:
             raise BrokenError(f"a life took {world.seconds - life.began:,.0f} s")
 

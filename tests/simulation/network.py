@@ -16,6 +16,8 @@ from tests.simulation.world import SimLoop, World
 
 PROMPT = "Classify: "
 ANSWER_TOKENS = 7
+PROMPT_TOKENS = 9
+REQUEST_TOKENS = PROMPT_TOKENS + ANSWER_TOKENS
 ANSWER_COST = 0.07
 """What the tokens of an answer cost."""
 PORT = 8001
@@ -76,8 +78,13 @@ class Delivered:
     """When a request arrived, at which server, and for which model."""
 
     failures: int = 0
-    billed: int = 0
-    """The answers that servers have worked on, whether or not they arrived."""
+    billed_at: list[float] = field(default_factory=list)
+    """When the requests of the answers arrived that servers have worked on, whether or not these arrived."""
+
+    @property
+    def billed(self) -> int:
+        """How many answers servers have worked on."""
+        return len(self.billed_at)
 
     def fail(self, prompt: str) -> None:
         """Count a failed request."""
@@ -257,7 +264,8 @@ class Wire(asyncio.Transport):
     ) -> None:  # fmt: skip
         """Plan the response to a request for answers: a good one, or what a fault makes of it."""
         delivered = self.network.delivered
-        delivered.billed += len(prompts) * (kind in ("", "late", "cut", "lie"))
+        if kind in ("", "late", "cut", "lie"):
+            delivered.billed_at += [self.asked_at] * len(prompts)
         if kind in ("", "late", "cut"):
             delay = latency if kind != "late" else latency + amount
             cut = amount if kind == "cut" else None
@@ -349,7 +357,9 @@ class Wire(asyncio.Transport):
 def completion(*prompts: str, lies: bool = False, mends: bool = False) -> bytes:
     """Return the body of a response for a text; without a prompt there is no text in it."""
     model = SECOND if prompts and prompts[0].startswith(SECOND) else "m"
-    usage = {"prompt_tokens": 9, "completion_tokens": ANSWER_TOKENS, "total_tokens": 9 + ANSWER_TOKENS}
+    usage = {
+        "prompt_tokens": PROMPT_TOKENS, "completion_tokens": ANSWER_TOKENS, "total_tokens": REQUEST_TOKENS
+    }  # fmt: skip
     texts = ['{"label": "z"}' if lies else answer_to(prompt, mends=mends) for prompt in prompts]
     choices = [
         {"index": 0, "message": {"role": "assistant", "content": text}, "finish_reason": "stop"} for text in texts
@@ -362,7 +372,9 @@ def vectors(*prompts: str, lies: bool = False) -> bytes:
     data = [
         {"index": place, "embedding": [9.0, 9.0] if lies else vector_of(prompt)} for place, prompt in enumerate(prompts)
     ]
-    return json.dumps({"model": "m", "data": data[::-1], "usage": {"prompt_tokens": 9 * len(data)}}).encode()
+    return json.dumps(
+        {"model": "m", "data": data[::-1], "usage": {"prompt_tokens": PROMPT_TOKENS * len(data)}}
+    ).encode()
 
 
 def vector_of(prompt: str) -> list[float]:

@@ -84,6 +84,8 @@ class Scenario:
     """None: requests are sent one by one."""
     retried: bool = False
     """Whether the refused rows are asked again once the run is complete."""
+    tpm: int | None = None
+    """The limit of tokens that the user sets."""
     embeds: int | None = None
     """The texts of one request for vectors at most; None: each request asks for a text."""
 

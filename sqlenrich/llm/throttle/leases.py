@@ -15,6 +15,9 @@ class Bucket(Protocol):
     def take(self, units: float, now: float) -> None:
         """Take units, or with a negative number give back what was not used."""
 
+    def settle(self, units: float, taken_at: float) -> None:
+        """Add to what was taken at a time, or with a negative number give back what was not used of it."""
+
 
 class Leases(Protocol):
     """Shares of common limits. A limiter that has them keeps no limit of its own.

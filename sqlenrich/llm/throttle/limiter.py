@@ -243,7 +243,7 @@ class RateLimiter:
             self.on_quota_found(endpoint, *found)
         if (estimated := endpoint.quota.answered(now)) is not None:
             self.on_quota_estimated(endpoint, estimated)
-        self._settle(permit, now, tokens_in, tokens_out, cached)
+        self._settle(permit, tokens_in, tokens_out, cached)
         self._free(endpoint, now)
 
     def observe_headers(self, permit: Permit, quotas: Mapping[str, Quota], *, complete: bool) -> None:
@@ -261,7 +261,7 @@ class RateLimiter:
         if wait_s > 0 and now - endpoint.answered_at > self.policy.retry_after_quiet_s:
             endpoint.blocked_until = max(endpoint.blocked_until, now + wait_s)
         self.balancer.failed(endpoint, now)
-        self._settle(permit, now, 0, 0, 0)
+        self._settle(permit, 0, 0, 0)
         self._free(endpoint, now)
 
     def failed(self, permit: Permit, *, unreachable: bool, timeout: bool, begun: bool = False) -> None:
@@ -271,7 +271,7 @@ class RateLimiter:
             self.leases.refused(now - permit.at)
         elif timeout:
             endpoint.concurrency.refused(permit.at, endpoint.in_flight - 1, now)
-        self._return(permit, now, begun)
+        self._return(permit, begun)
         self.balancer.failed(endpoint, now)
         if not unreachable:
             endpoint.unreached = 0
@@ -287,7 +287,7 @@ class RateLimiter:
     def release(self, permit: Permit, *, begun: bool = False) -> None:
         """Give a permit back whose request was abandoned; ``begun``: it may have to be paid for all the same."""
         now = runtime.monotonic()
-        self._return(permit, now, begun)
+        self._return(permit, begun)
         self._free(permit.endpoint, now)
 
     def mark_up(self, endpoint: EndpointState) -> None:
@@ -353,13 +353,11 @@ class RateLimiter:
         for listener in tuple(self.on_budget_spent):
             listener()
 
-    def _return(self, permit: Permit, now: float, begun: bool) -> None:
+    def _return(self, permit: Permit, begun: bool) -> None:
         used = None if begun else 0
-        self._settle(permit, now, used, used, used)
+        self._settle(permit, used, used, used)
 
-    def _settle(
-        self, permit: Permit, now: float, tokens_in: int | None, tokens_out: int | None, cached: int | None
-    ) -> None:
+    def _settle(self, permit: Permit, tokens_in: int | None, tokens_out: int | None, cached: int | None) -> None:
         """Replace the estimate of a request by what it used, and improve the estimates."""
         smoothing = self.policy.smoothing
         if tokens_in and permit.tokens_in:
@@ -374,7 +372,7 @@ class RateLimiter:
             if name != "rpm":
                 counts_in, counts_out = name != "output_tpm", name != "input_tpm"
                 more = counts_in * (used_in - permit.tokens_in) + counts_out * (used_out - permit.tokens_out)
-                bucket.take(more, now)
+                bucket.settle(more, permit.at)
         if self.budget is not None:
             self._prefix_tokens = max(self._prefix_tokens, (tokens_in or 0) - permit.size)
             self.budget.settled(permit.cost, tokens_in, tokens_out, cached)

@@ -47,6 +47,20 @@ class TokenBucket:
         else:
             self._seconds.append([second, units])
 
+    def settle(self, units: float, taken_at: float) -> None:
+        """Add to what was taken at a time, or with a negative number give back what was not used of it.
+
+        It counts for the window in which it was taken: what is given back later would make room for as much again.
+        """
+        self.level = min(self.room, self.level - units)
+        second = float(int(taken_at))
+        for taken in reversed(self._seconds):
+            if taken[0] <= second:
+                if taken[0] == second:
+                    taken[1] += units
+                    self._used += units
+                break
+
     def _refill(self, now: float) -> float:
         past, self._at = max(now - self._at, 0.0), max(now, self._at)
         rate = self.per_minute * SHARE / WINDOW_S
