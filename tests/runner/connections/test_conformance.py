@@ -356,7 +356,7 @@ HOWS = {"left": "", "killed": "import time; time.sleep(600)", "interrupted": "im
 @pytest.mark.parametrize("how", HOWS)
 def test_a_statement_goes_on_without_its_client(place: Place, how: str) -> None:
     place.prepare()
-    place.standin.set(delay=4.0)
+    place.standin.set(delay=600.0)
     command = [sys.executable, "-c", CLIENT.replace("HOW", HOWS[how] or "pass")]
     environment = os.environ | {"PYTHONPATH": str(ROOT)}
     given = [place.standin.engine, str(place.standin.folder), place.asks, TAGS, f"{how}-{time.time_ns()}"]
@@ -373,6 +373,7 @@ def test_a_statement_goes_on_without_its_client(place: Place, how: str) -> None:
         assert (client.wait() == 0) == (how == "left")
     with place.standin.connected() as connection:
         (id,) = connection.running(TAGS)
+        place.standin.set(delay=0.0)
         assert ended(connection, id).state is DONE
         assert connection.rows(f"SELECT COUNT(*) FROM {place.made}") == [(2,)]
     assert sorted(place.standin.prompts()) == ["first", "second"]
