@@ -181,12 +181,13 @@ def test_a_full_disk_loses_no_paid_answer_and_pays_for_no_other(
 
 
 def test_a_request_that_nobody_waits_for_is_not_sent(serve: Serve, endpoint: ScriptedEndpoint) -> None:
-    endpoint.latency_s = 0.6
+    endpoint.latency_s = 2.0
     gateway = serve(concurrency=1, policy=GatewayPolicy(watch_s=0.05))
     host, port = gateway.url.split("//")[1].removesuffix("/v1").split(":")
     with ThreadPoolExecutor(1) as pool:
         first = pool.submit(ask, gateway.url, chat("first"))
-        time.sleep(0.2)
+        while not endpoint.asked:
+            time.sleep(0.01)
         raw = json.dumps(chat("abandoned")).encode()
         with socket.create_connection((host, int(port))) as caller:
             head = f"POST /v1/chat/completions HTTP/1.1\r\nhost: localhost\r\ncontent-length: {len(raw)}\r\n\r\n"

@@ -301,7 +301,7 @@ def test_stop_ends_a_preflight_that_waits() -> None:
             began = time.monotonic()
             threading.Timer(0.2, client.stop).start()
             assert client.preflight(requests(1)) == []
-            assert time.monotonic() - began < 3
+            assert time.monotonic() - began < 20
 
 
 def test_an_outage_is_told_before_its_end() -> None:

@@ -137,7 +137,7 @@ LINGER = """
 import sys
 from pathlib import Path
 from sqlenrich.llm.local.worker import serve_shared
-serve_shared(Path(sys.argv[1]), linger_s=0.3)
+serve_shared(Path(sys.argv[1]), linger_s=1.0)
 """
 
 
@@ -151,7 +151,7 @@ def test_a_shared_process_ends_where_nobody_is_connected(tmp_path: Path) -> None
         policy=ProcessPolicy(), place=ProcessPlace(shared=path),
     )  # fmt: skip
     client.load()
-    time.sleep(0.6)
+    time.sleep(1.3)
     assert list(map(word, client.ask(["connected"]))) == ["connected"]
     assert loads(tmp_path) == [process.pid]
     client.end()

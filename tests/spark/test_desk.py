@@ -251,7 +251,7 @@ def test_the_calls_of_lost_workers_count_for_the_next_desk_of_a_run(tmp_path: Pa
         assert (len(server.asked) <= budget.calls, budget.calls, budget.reached) == (True, 60, "max_calls")
 
 
-SHORT = DeskPolicy(silent_s=0.6)
+SHORT = DeskPolicy(silent_s=1.5)
 
 
 @pytest.mark.parametrize("silent", [True, False])
@@ -276,7 +276,7 @@ def test_what_a_worker_has_that_says_nothing_is_asked_by_others(tmp_path: Path, 
         assert hashes(rows) == sorted(ask(desk, [rows])[0])
         assert time.monotonic() - began < 5 * SHORT.silent_s
         assert desk.counts.silent == silent
-        assert ("the worker process 7 of h says nothing for 0.6 s" in "".join(desk.new_notes())) == silent
+        assert ("the worker process 7 of h says nothing for 1.5 s" in "".join(desk.new_notes())) == silent
 
 
 @pytest.mark.parametrize("call", ["pwrite", "fdatasync"])
