@@ -7,15 +7,14 @@ from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field, replace
 from email.message import Message
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 
 import duckdb
 import orjson
 import pytest
-from anthropic.types.message_create_params import MessageCreateParamsNonStreaming
 from click.testing import CliRunner
-from openai.types.responses.response_create_params import ResponseCreateParamsNonStreaming
 from pydantic import TypeAdapter
 
 import sqlenrich as se
@@ -59,10 +58,11 @@ URLS = {
     "vertex": "https://us-east5-aiplatform.googleapis.com/v1/projects/p/locations/us-east5/publishers/anthropic",
     "kserve": "http://x:8000",
 }
-SDK_TYPES: dict[str, Any] = {
-    "anthropic": MessageCreateParamsNonStreaming,
-    "responses": ResponseCreateParamsNonStreaming,
+SDK_TYPES = {
+    "anthropic": ("anthropic.types.message_create_params", "MessageCreateParamsNonStreaming"),
+    "responses": ("openai.types.responses.response_create_params", "ResponseCreateParamsNonStreaming"),
 }
+"""The types of the vendors' SDKs, which take seconds to import."""
 API = {"bedrock": "anthropic", "vertex": "anthropic"}
 
 
@@ -118,12 +118,9 @@ def endpoint(form: str, **settings: Any) -> Endpoint:
 def test_the_body_of_a_conversation(form: str, config: RequestConfig, text: str, expected: dict[str, Any]) -> None:
     body = orjson.loads(new_body(endpoint(form), config).of((text,)))
     assert body == expected
-    types: dict[str, Any] = {
-        "anthropic": MessageCreateParamsNonStreaming,
-        "responses": ResponseCreateParamsNonStreaming,
-    }
-    if form in types:  # the SDK's own type takes it
-        TypeAdapter(types[form]).validate_python(body)
+    if form in SDK_TYPES:
+        module, name = SDK_TYPES[form]
+        TypeAdapter(getattr(import_module(module), name)).validate_python(body)
 
 
 KSERVE: dict[str, Any] = {

@@ -7,8 +7,6 @@ import random
 from collections.abc import Mapping, Sequence
 
 import pytest
-from scipy.stats import beta, binomtest
-from sklearn.metrics import cohen_kappa_score
 
 from sqlenrich.quality.review.agreement import cohen_kappa
 from sqlenrich.quality.review.proportion import (
@@ -23,6 +21,8 @@ TABLES = 1000
 
 
 def test_intervals_equal_those_of_scipy() -> None:
+    from scipy.stats import beta, binomtest
+
     rng = random.Random(19)
     for _ in range(TABLES):
         trials = rng.randint(1, 5000)
@@ -34,6 +34,8 @@ def test_intervals_equal_those_of_scipy() -> None:
 
 
 def test_kappa_equals_that_of_scikit_learn() -> None:
+    from sklearn.metrics import cohen_kappa_score
+
     rng = random.Random(19)
     for _ in range(TABLES):
         labels = rng.choice(("ab", "abc", "abcdefghijklmnopqrst"))
@@ -77,6 +79,8 @@ def test_wrong_rows(strata: list[Stratum], expected: tuple[float | None, int, in
 
 def test_strata_of_unequal_weight_are_weighted() -> None:
     """900 rows, 10 judged, none wrong; 100 rows, 10 judged, all wrong: 10 % wrong, of 5.49 effective rows."""
+    from scipy.stats import beta
+
     found = wrong_rows([Stratum({1: 900}, of(*[RIGHT] * 10)), Stratum({1: 100}, of(*[WRONG] * 10))])
     effective = 1 / (0.9**2 / 10 * (1 - 10 / 900) + 0.1**2 / 10 * (1 - 10 / 100))
     low, high = (

@@ -1,4 +1,4 @@
-"""The stand-ins of the vendors, held to the types of the vendors' SDKs."""
+"""The stand-ins of the vendors, held to the types of the vendors' SDKs, which take seconds to import."""
 
 from __future__ import annotations
 
@@ -7,24 +7,25 @@ from datetime import datetime
 from typing import Any
 
 import pytest
-from anthropic.types import Message
-from anthropic.types.messages import MessageBatch, MessageBatchIndividualResponse
-from openai.types import Batch, FileObject
-from openai.types.chat import ChatCompletion
 from pydantic import BaseModel, TypeAdapter
 
 from tests.llm.batch.vendors import BEGAN, BOTH, IDS, KEY, collect, only, submit, vendor
 from tests.support.batch_vendors import FakeVendors, as_message
 from tests.support.tally import load
 
-PAGES: dict[str, dict[str, type[BaseModel]]] = {
-    "openai": {"upload": FileObject, "file": FileObject, "create": Batch, "state": Batch, "cancel": Batch},
-    "anthropic": {"create": MessageBatch, "state": MessageBatch, "cancel": MessageBatch},
-}
-ITEMS: dict[str, dict[str, type[BaseModel]]] = {
-    "openai": {"files": FileObject, "list": Batch},
-    "anthropic": {"list": MessageBatch},
-}
+Types = dict[str, type[BaseModel]]
+
+
+def types_of(vendor: str) -> tuple[Types, Types]:
+    """Return the types of a vendor's pages, and those of the items of its lists."""
+    if vendor == "anthropic":
+        from anthropic.types.messages import MessageBatch
+
+        return {"create": MessageBatch, "state": MessageBatch, "cancel": MessageBatch}, {"list": MessageBatch}
+    from openai.types import Batch, FileObject
+
+    pages: Types = {"upload": FileObject, "file": FileObject, "create": Batch, "state": Batch, "cancel": Batch}
+    return pages, {"files": FileObject, "list": Batch}
 
 
 def known_fields(model: type[BaseModel], page: dict[str, Any]) -> None:
@@ -49,17 +50,21 @@ def test_every_reply_is_one_of_the_sdk(name: str) -> None:
         sent = list(fake.sent)
     assert len(lines) == 6
     seen = set()
+    pages, items = types_of(name)
     for page, body in sent:
         seen.add(page)
-        if page in PAGES[name]:
-            known_fields(PAGES[name][page], body)
+        if page in pages:
+            known_fields(pages[page], body)
         else:
             for one in body["data"]:
-                known_fields(ITEMS[name][page], one)
-    assert seen == {*PAGES[name], *ITEMS[name]} - {"file"}
+                known_fields(items[page], one)
+    assert seen == {*pages, *items} - {"file"}
 
 
 def test_every_line_of_answers_is_one_of_the_sdk() -> None:
+    from anthropic.types.messages import MessageBatchIndividualResponse
+    from openai.types.chat import ChatCompletion
+
     ends: dict[str, Callable[[str], bool]] = {"fail": only(0), "expire": only(1), "cancel": only(2)}
     with FakeVendors(**ends) as fake, vendor(fake, "anthropic") as opened:  # type: ignore[arg-type]
         collect(opened, submit(opened))
@@ -98,6 +103,8 @@ def _inherited(params: Any) -> set[str]:
 
 
 def test_a_message_says_what_a_completion_says() -> None:
+    from anthropic.types import Message
+
     with FakeVendors() as fake:
         completion = load(fake.complete({"model": "mock", "messages": [{"role": "user", "content": "row"}]}))
         known_fields(Message, as_message(completion))
