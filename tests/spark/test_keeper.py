@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 from urllib.request import Request, urlopen
@@ -11,7 +12,7 @@ import pytest
 
 from sqlenrich.spark.vllm.status import GIVEN_UP, READY
 from tests.support.kept_server import KeptServer
-from tests.support.vllm_processes import alive, family, kill, until
+from tests.support.vllm_processes import FAST, alive, family, kill, until
 
 
 @pytest.fixture
@@ -71,10 +72,11 @@ def test_a_server_that_hangs_is_started_again(world: KeptServer, fault: str, rea
     assert not alive(old)
 
 
-def test_a_server_that_ends_again_and_again_is_given_up(world: KeptServer) -> None:
-    for starts in range(1, 4):
-        kill(world.processes(world.at(READY, starts))["server"])
-    reason = world.at(GIVEN_UP).reason
+def test_a_server_that_ends_again_and_again_is_given_up(tmp_path: Path) -> None:
+    with KeptServer(tmp_path, policy=replace(FAST, failed_checks=1000)) as world:  # its end is seen before these
+        for starts in range(1, 4):
+            kill(world.processes(world.at(READY, starts))["server"])
+        reason = world.at(GIVEN_UP).reason
     assert reason.startswith("it ended with exit status 137; 3 starts within 600 s; the end of its log:\nloading tiny")
 
 
