@@ -47,6 +47,8 @@ JITTER_S = 0.05
 """The mean wait before a request is sent again, at least: it is drawn from 0 to 0.5 s and more."""
 FEW = 12
 """So many waits have a mean."""
+EVEN_S, BURST = 10.0, 0.02
+"""In this time there are no more requests than an even rate lets through, and this share of a minute's at once."""
 UNKNOWN_TOKENS = 180
 """What a request is taken for before the tokens of an answer are known."""
 TOKENS_FIRST, TOKENS_EACH = 4, 8
@@ -389,6 +391,11 @@ class AskingLives(Lives):
         super().check_life()
         scenario, life, use = self.scenario, self.life, self.use
         limited = scenario.rpm is not None or scenario.weather.rpm is not None or scenario.tpm is not None
+        if scenario.rpm is not None:
+            at = [when for when, _ in self.network.delivered.at[life.asked_before :]]
+            most = int(scenario.rpm * EVEN_S / 60 + max(1.0, BURST * scenario.rpm)) + 1
+            if (within_s := shortest_window(at, most)) < EVEN_S - 0.5:
+                raise BrokenError(f"{most + 1} requests in {within_s:.2f} s, and rpm is {scenario.rpm}")
         if scenario.tpm is not None:
             at = self.network.delivered.billed_at[self.billed_before :]
             if (within_s := shortest_window(at, scenario.tpm // REQUEST_TOKENS)) < 60.0 - 0.5:
@@ -447,13 +454,13 @@ class AskingLives(Lives):
             raise BrokenError(f"{report.pending} requests are left, and nothing has stopped the run")
         calm = life.stopped_at == math.inf and self.network.delivered.failures == life.failed_before
         calm = calm and all(until < life.began for _, until in self.network.down.values())
-        paid = len(life.answered) * ANSWER_COST
+        lost = self.network.lost - self.lost_before
+        paid = len(life.answered) * ANSWER_COST + lost * MOST_COST  # one that is lost may have to be paid
         if report.reached == "max_cost" and calm and paid + MOST_COST < (self.caps[1] or 0):
             raise BrokenError(f"max_cost is {self.caps[1]}, and it ends after {paid:.2f}")
         if report.reached == "max_calls" and report.calls < (self.caps[0] or 0):
             raise BrokenError(f"max_calls is {self.caps[0]}, and it ends after {report.calls}")
         self.check_calls(report.calls)
-        lost = self.network.lost - self.lost_before
         if report.calls > self.sent + lost and calm:
             raise BrokenError(f"{report.calls} calls reported of {self.sent}")
 
