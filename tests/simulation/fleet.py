@@ -462,7 +462,6 @@ class FleetLives(FaultyLives):
     def begin_late(self, desk: Desk, task: Task) -> None:
         """Begin a task as the run ends: Spark may begin one before it hears of that."""
         self.late = self.new_process()
-        desk.stop()
         self.late.begin(self.work, self.late, Task(task.number, task.requests), desk.address, None)
 
     def slow(self, running: dict[Process, tuple[Strand, Task]]) -> Task | None:

@@ -194,9 +194,7 @@ class ProcessWorld(World):
                 break
             self.loop.run_until_complete(asyncio.sleep(0.01))
         self.processes.clear()
-        for one in self.stalled:
-            one.close()
-        self.stalled.clear()
+        self.close_stalled()
         raised, self._raised = self._raised, []
         self.loop.abandon()
         self.loop = ProcessLoop(self)

@@ -105,12 +105,16 @@ class World(Runtime):
         self._threads.clear()
         if not self.dead and any(one.fileno() >= 0 for one in self.stalled):
             self._raised.append("the socket of a connection that was never made is left open")
-        for one in self.stalled:
-            one.close()
-        self.stalled.clear()
+        self.close_stalled()
         self.dead = False
         raised, self._raised = self._raised, []
         return raised
+
+    def close_stalled(self) -> None:
+        """Close the sockets of connections that were never made."""
+        for one in self.stalled:
+            one.close()
+        self.stalled.clear()
 
     def raised(self, loop: asyncio.AbstractEventLoop, context: Mapping[str, Any]) -> None:
         """Take what a callback of a living process raised.
