@@ -277,15 +277,20 @@ def latencies(run_id: str) -> exp.Select:
     return select("latency_ms AS v").from_(symbol("responses")).where(equals("run_id", run_id), "call_error IS NULL")
 
 
-def percentiles(values: exp.Query, shares: Sequence[int]) -> exp.Select:
+def percentiles(values: exp.Query, shares: Sequence[int], by: Sequence[str] = ()) -> exp.Select:
     """The least value of a query's column ``v`` that a share in a hundred does not exceed, for each share.
 
-    Equal values are counted first: the memory grows with the distinct ones.
+    With ``by`` it is that of each group, whose columns come first. Equal values are counted first: the memory grows
+    with the distinct ones.
     """
-    counted = select("v", "COUNT(*) AS times").from_(values.subquery("given")).where("v IS NOT NULL").group_by("v")
-    running = select("v", "SUM(times) OVER (ORDER BY v) AS upto", "SUM(times) OVER () AS total").from_("counted")
+    own = f"PARTITION BY {', '.join(by)} " if by else ""
+    counted = select(*by, "v", "COUNT(*) AS times").from_(values.subquery("given")).where("v IS NOT NULL")
+    counted = counted.group_by(*by, "v")
+    sums = (f"SUM(times) OVER ({own}ORDER BY v) AS upto", f"SUM(times) OVER ({own.strip()}) AS total")
+    running = select(*by, "v", *sums).from_("counted")
     least = [exp.Min(this=exp.Case(ifs=[exp.If(this=_reached(share), true=exp.column("v"))])) for share in shares]
-    return select(*least).from_("running").with_("counted", as_=counted).with_("running", as_=running)
+    found = select(*by, *least).from_("running").with_("counted", as_=counted).with_("running", as_=running)
+    return found.group_by(*by) if by else found
 
 
 def pending_with_bytes(engine: Engine, pending: exp.Query) -> exp.Select:

@@ -19,7 +19,7 @@ from sqlenrich.spec.enrichment import Enrichment
 from sqlenrich.spec.settings import Config
 
 if TYPE_CHECKING:  # a name needs no driver
-    from sqlenrich.quality.audit.checks import NotRebuilt, Problem
+    from sqlenrich.quality.audit.problems import NotRebuilt, Problem
     from sqlenrich.quality.audit.trail import Trail
     from sqlenrich.store.duckdb.tables import StoredOutput
 

@@ -2,18 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
-from datetime import date, timedelta
-from decimal import Decimal
-from typing import Any, NamedTuple
-
-from sqlglot import exp
+from collections.abc import Iterator, Sequence
+from typing import Any
 
 from sqlenrich.ask.served_models import ModelPin, served_of
 from sqlenrich.core.plurals import counted
-from sqlenrich.core.text_table import shown
 from sqlenrich.plan.relations import RELATIONS
 from sqlenrich.quality.audit.differing_rows import DifferingRows, column_types, differing_rows
+from sqlenrich.quality.audit.problems import MOST, NotRebuilt, Problem, answer_name, listed, value_text
 from sqlenrich.quality.audit.rebuilt_requests import (
     ASKED,
     KNOWN,
@@ -25,50 +21,15 @@ from sqlenrich.quality.audit.rebuilt_requests import (
     judging,
     make_sent,
 )
-from sqlenrich.runner.usage import PERCENTILES, cost_of
-from sqlenrich.spec.prices import Price, Prices
-from sqlenrich.store import queries
-from sqlenrich.store.base import ModelUsage
-from sqlenrich.store.duckdb.answers_digest import ANSWERS_DIGEST, digest_text, digest_without
-from sqlenrich.store.duckdb.database import name_parts, quote, text
-from sqlenrich.store.duckdb.tables import StoredOutput, forgotten_types
-from sqlenrich.store.forgotten_lines import FORGOTTEN, FORGOTTEN_KINDS
-from sqlenrich.store.run_line import RunLine
-from sqlenrich.store.shared_request import CLASSIFIER, NO_BODY, RECORDED
+from sqlenrich.quality.audit.run_checks import forgotten, origin_problems, served_sql, usage_problems
+from sqlenrich.store.duckdb.database import quote, text
+from sqlenrich.store.duckdb.tables import StoredOutput
+from sqlenrich.store.forgotten_lines import FORGOTTEN_KINDS
+from sqlenrich.store.shared_request import NO_BODY
 
-CLOCK = timedelta(minutes=1)
-"""How far a clock may have been set while a run asked."""
-SHOWN_WIDTH = 60
 AGAIN = "run it again (what is answered is not paid again)"
 REBUILT = {"checked": "sqlenrich_audit_checked"}
 """The table of the verdicts that are made again."""
-GONE_DIGEST = "bit_xor(CAST(digest AS UHUGEINT))"
-_MOST = 20
-"""The rows of one kind of problem that are named; the others are counted."""
-
-
-class Problem(NamedTuple):
-    """What does not hold: which check, of what, and how it differs."""
-
-    check: str
-    place: str
-    text: str
-
-    def to_text(self) -> str:
-        """Return it as a line."""
-        return f"{self.place}: {self.text}"
-
-
-class NotRebuilt(NamedTuple):
-    """What can't be rebuilt, and why."""
-
-    number: int
-    what: str
-    why: str
-
-    def to_text(self) -> str:
-        """Return it as a line."""
-        return f"{counted(self.number, self.what)} not rebuilt: {self.why}"
 
 
 def ledger_problems(stored: StoredOutput) -> Iterator[Problem]:
@@ -142,27 +103,27 @@ def hash_problems(stored: StoredOutput) -> Iterator[Problem]:
         Problem("hash", row_name(stored, key), f"the request hash {hash_[:12]} is not that of its prompt")
         for *key, hash_ in rows
     ]
-    yield from _listed(found, "hash", stored.name, "further rows have a request hash that is not that of the prompt")
+    yield from listed(found, "hash", stored.name, "further rows have a request hash that is not that of the prompt")
 
 
 def answer_problems(stored: StoredOutput) -> Iterator[Problem]:
     """Check each stored answer: what was sent, in which order, and what it has of its run."""
     make_sent(stored)
-    named = {run_id: line for run_id, line in stored.lines.items() if line.request is not None}
+    named = {run_id for run_id, line in stored.lines.items() if line.request is not None}
     wrong = [
-        Problem("sent", _answer(*facts), "its sent_hash is not that of what its run would have sent")
+        Problem("sent", answer_name(*facts), "its sent_hash is not that of what its run would have sent")
         for *facts, run_id in stored.fetch(
             f"SELECT request_hash, attempt, run_id FROM {SENT} SEMI JOIN {KNOWN} USING (request_hash) "
             "WHERE call IS NULL ORDER BY ALL"
         )
         if run_id in named
     ]
-    yield from _listed(wrong, "sent", stored.name, "further answers have another sent_hash")
+    yield from listed(wrong, "sent", stored.name, "further answers have another sent_hash")
     gaps = stored.fetch(
         f"SELECT request_hash, max(attempt), count(DISTINCT attempt) FROM {RESPONSES} GROUP BY request_hash "
         "HAVING min(attempt) <> 1 OR max(attempt) <> count(DISTINCT attempt) ORDER BY ALL"
     )
-    yield from _listed(
+    yield from listed(
         [
             Problem("attempts", f"request {hash_[:12]}", f"of its {last:,} attempts {count:,} are stored")
             for hash_, last, count in gaps
@@ -175,46 +136,13 @@ def answer_problems(stored: StoredOutput) -> Iterator[Problem]:
         f"SELECT request_hash, attempt, count(*) FROM {RESPONSES} GROUP BY request_hash, attempt, run_id, asked_at "
         "HAVING count(*) > 1 ORDER BY ALL"
     )
-    yield from _listed(
-        [Problem("attempts", _answer(hash_, no), f"it is stored {count} times") for hash_, no, count in copies],
+    yield from listed(
+        [Problem("attempts", answer_name(hash_, no), f"it is stored {count} times") for hash_, no, count in copies],
         "attempts",
         stored.name,
         "further answers are stored several times",
     )
-    for (run_id,) in stored.fetch(f"SELECT DISTINCT run_id FROM {RESPONSES} ORDER BY ALL"):
-        if run_id in named:
-            yield from _of_run(stored, named[run_id])
-
-
-def _of_run(stored: StoredOutput, line: RunLine) -> Iterator[Problem]:
-    """Check that the answers of a run have its model, its file and its time."""
-    assert line.request is not None
-    until = "TRUE" if line.ended_at is None else f"asked_at <= {text(str(line.ended_at + CLOCK))}::TIMESTAMP"
-    tests = {
-        "model": f"model IS NOT DISTINCT FROM {text(line.request.model)}",
-        "version": f"version IS NOT DISTINCT FROM {_literal(line.request.contract.version)}",
-        "fingerprint": f"fingerprint IS NOT DISTINCT FROM {text(line.request.contract.fingerprint)}",
-        "asked_at": f"asked_at >= {text(str(line.started_at - CLOCK))}::TIMESTAMP AND {until}",
-    }
-    if line.request.asked in (RECORDED, CLASSIFIER):
-        del tests["model"]
-    if line.request.asked == RECORDED:  # from before the run
-        del tests["asked_at"]
-    for name, test in tests.items():
-        rows = stored.fetch(
-            f"SELECT request_hash, attempt, CAST({name} AS VARCHAR) FROM {RESPONSES} "
-            f"WHERE run_id = ? AND NOT coalesce({test}, FALSE) ORDER BY ALL",
-            line.run_id,
-        )
-        found = [
-            Problem(
-                "answer",
-                _answer(hash_, attempt),
-                f"its {name} {shown(value, SHOWN_WIDTH)} is not that of its run {line.run_id}",
-            )
-            for hash_, attempt, value in rows
-        ]
-        yield from _listed(found, "answer", stored.name, f"further answers have another {name}")
+    yield from origin_problems(stored)
 
 
 def value_problems(stored: StoredOutput, rows: str = "TRUE") -> Iterator[Problem]:
@@ -256,91 +184,11 @@ def _row_problems(stored: StoredOutput, role: str, pairs: DifferingRows) -> Iter
         else:
             for name in pairs.columns:
                 if there[name] != wanted[name]:
-                    gives = f"{name} is {_shown(there[name])}, its answer gives {_shown(wanted[name])}"
+                    gives = f"{name} is {value_text(there[name])}, its answer gives {value_text(wanted[name])}"
                     yield Problem("value", place, gives)
-        if named == _MOST and pairs.count > named:
+        if named == MOST and pairs.count > named:
             yield Problem("value", table, f"{pairs.count - named:,} further rows differ from their answers")
             return
-
-
-def usage_problems(stored: StoredOutput) -> Iterator[Problem]:
-    """Check the answers, tokens, cost and latencies of each run: its answers have what its report says."""
-    for line in stored.lines.values():
-        if line.report is not None and name_parts(line.responses) == name_parts(stored.last.responses):
-            yield from _usage_of(stored, line)
-
-
-def _usage_of(stored: StoredOutput, line: RunLine) -> Iterator[Problem]:
-    report, place = line.report or {}, f"the report of run {line.run_id}"
-    own, gone = (
-        stored.fetch(f"SELECT {', '.join(sums)} FROM {table} WHERE run_id = ?", line.run_id)[0]
-        for table, sums in (
-            (
-                RESPONSES,
-                (
-                    "count(*)",
-                    *queries.TOKENS.values(),
-                    queries.UNCOUNTED,
-                    *queries.BATCH_TOKENS.values(),
-                    ANSWERS_DIGEST,
-                ),
-            ),
-            (
-                f"(FROM {forgotten(stored)} WHERE kind = 'answers')",
-                (
-                    "sum(count)",
-                    *(f"sum({name})" for name in (*queries.TOKENS, "uncounted")),
-                    *("NULL" for _ in queries.BATCH_TOKENS),
-                    GONE_DIGEST,
-                ),
-            ),
-        )
-    )
-    found = {
-        name: None if a is None and b is None else int(a or 0) + int(b or 0)
-        for name, a, b in zip(
-            ("answers", *queries.TOKENS, "uncounted", *queries.BATCH_TOKENS), own[:-1], gone[:-1], strict=True
-        )
-    }
-    at_the_end = report.get("stored") or {}
-    if at_the_end.get("answers", found["answers"]) != found["answers"]:
-        told = f"{counted(at_the_end['answers'], 'answer')} stored, there are {found['answers']:,}"
-        yield Problem("answers", place, told)
-    elif at_the_end.get("digest") not in (None, digest_without(digest_text(own[-1]), digest_text(gone[-1]))):
-        yield Problem("answers", place, "the answers of the run are not as it stored them: their digest differs")
-    for name in queries.TOKENS:
-        if name in report and report[name] != found[name]:
-            yield Problem("tokens", place, f"{name} is {_shown(report[name])}, its answers have {_shown(found[name])}")
-    if gone[0] is None or not report.get("batches"):  # what is forgotten does not tell which answers were of batches
-        yield from _cost_of(line, place, found)
-    if gone[0] is None and "served" in report:
-        served = [one._asdict() for one in served_of(stored.fetch(_served_sql(f"run_id = {text(line.run_id)}")))]
-        if report["served"] != served:
-            yield Problem("model", place, f"served is {report['served']}, its answers have {served}")
-    if gone[0] is None and report.get("latency_ms", ...) is not ...:
-        values = exp.select("latency_ms AS v").from_(RESPONSES)
-        values = values.where(f"run_id = {text(line.run_id)} AND call_error IS NULL", dialect="duckdb")
-        least = stored.fetch(queries.percentiles(values, PERCENTILES).sql("duckdb"))[0]
-        known = None if least[0] is None else {f"p{s}": int(v) for s, v in zip(PERCENTILES, least, strict=True)}
-        if report["latency_ms"] != known:
-            yield Problem("tokens", place, f"latency_ms is {report['latency_ms']}, its answers have {known}")
-
-
-def _cost_of(line: RunLine, place: str, found: Mapping[str, int | None]) -> Iterator[Problem]:
-    report, request = line.report or {}, line.request
-    if request is None or request.price is None or "cost" not in report:
-        return
-    price = Price(**{name: Decimal(amount) for name, amount in request.price.items()})
-    tokens = (found[name] for name in (*queries.TOKENS, *queries.BATCH_TOKENS))
-    used = ModelUsage(request.model, found["uncounted"] or 0, *tokens)
-    cost, _ = cost_of([used] if found["answers"] else [], Prices(date.min, models={request.model: price}))
-    if report["cost"] != cost:
-        yield Problem("cost", place, f"cost is {_shown(report['cost'])}, its answers cost {_shown(cost)}")
-
-
-def _served_sql(test: str) -> str:
-    columns = "model, served_model, served_fingerprint"
-    return f"SELECT {columns}, count(*) FROM {RESPONSES} WHERE {test} AND call_error IS NULL GROUP BY {columns}"
 
 
 def pin_problems(stored: StoredOutput, wanted: str | bool | None) -> Iterator[Problem]:
@@ -348,7 +196,7 @@ def pin_problems(stored: StoredOutput, wanted: str | bool | None) -> Iterator[Pr
     if wanted is None or stored.request.asked in NO_BODY:
         return
     asked = f"request_hash IN (SELECT request_hash FROM {PROMPTS})"
-    served = served_of(stored.fetch(_served_sql(asked)))
+    served = served_of(stored.fetch(served_sql(asked)))
     if problem := ModelPin(wanted, stored.request.model).problem(served):
         yield Problem("model", stored.name, problem)
 
@@ -377,27 +225,11 @@ def not_rebuilt(stored: StoredOutput) -> Iterator[NotRebuilt]:
         yield NotRebuilt(rows, "row", f"forgotten, with {counted(answers, 'answer')}")
 
 
-def forgotten(stored: StoredOutput) -> str:
-    """Return what was forgotten of the enrichment as a relation."""
-    kinds = ", ".join(f"CAST(NULL AS {kind}) AS {name}" for name, kind in forgotten_types().items())
-    if stored.described(FORGOTTEN) is None:
-        return f"(SELECT {kinds} WHERE FALSE)"
-    answers = text(name_parts(stored.last.responses)[-1])
-    return f"(FROM {FORGOTTEN} WHERE name = IF(kind = 'rows', {text(stored.name)}, {answers}))"
-
-
 def _forgotten_rows(stored: StoredOutput) -> dict[str, int]:
     """Return the forgotten rows of the last run by their code, "" for those that were accepted."""
     lines = f"{forgotten(stored)} WHERE kind = 'rows' AND run_id = ? GROUP BY ALL"
     found = stored.fetch(f"SELECT coalesce(code, ''), sum(count) FROM {lines}", stored.last.run_id)
     return {code: int(count) for code, count in found}
-
-
-def _listed(found: Sequence[Problem], check: str, place: str, others: str) -> Iterator[Problem]:
-    """Return the first problems of a kind, and the number of the others."""
-    yield from found[:_MOST]
-    if len(found) > _MOST:
-        yield Problem(check, place, f"{len(found) - _MOST:,} {others}")
 
 
 def key_names(stored: StoredOutput) -> list[str]:
@@ -407,23 +239,12 @@ def key_names(stored: StoredOutput) -> list[str]:
 
 def row_name(stored: StoredOutput, key: Sequence[Any]) -> str:
     """Return a row by its key, as in ``row id=17``."""
-    return "row " + ", ".join(f"{name}={_shown(value)}" for name, value in zip(key_names(stored), key, strict=False))
+    named = zip(key_names(stored), key, strict=False)
+    return "row " + ", ".join(f"{name}={value_text(value)}" for name, value in named)
 
 
 def _key(stored: StoredOutput) -> str:
     return ", ".join(map(quote, key_names(stored)))
-
-
-def _answer(request_hash: str, attempt: int) -> str:
-    return f"answer {attempt} of request {request_hash[:12]}"
-
-
-def _literal(value: str | None) -> str:
-    return "NULL" if value is None else text(value)
-
-
-def _shown(value: Any) -> str:
-    return shown(None if value is None else f"{value:,}" if type(value) is int else str(value), SHOWN_WIDTH)
 
 
 CHECKS = (

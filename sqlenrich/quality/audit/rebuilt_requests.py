@@ -96,15 +96,27 @@ def make_sent(stored: StoredOutput) -> None:
         f"CAST(NULL AS VARCHAR) AS told, CAST({call} AS INTEGER) AS call "
         f"FROM {RESPONSES} AS s LEFT JOIN {KNOWN} AS k USING (request_hash)"
     )
-    for run_id, line in stored.lines.items():
-        if line.request is not None and line.request.retry and line.request.feedback:
-            attempts = stored.fetch(
-                f"SELECT DISTINCT attempt FROM {SENT} SEMI JOIN {KNOWN} USING (request_hash) "
-                "WHERE run_id = ? AND call IS NULL AND attempt > 1 ORDER BY attempt",
-                run_id,
-            )
-            for (attempt,) in attempts:
-                _add_feedback(stored, line.request, run_id, attempt)
+    told: list[tuple[SharedRequest, dict[int, list[str]]]] = []
+    for run_id, attempt in stored.fetch(
+        f"SELECT DISTINCT run_id, attempt FROM {SENT} SEMI JOIN {KNOWN} USING (request_hash) "
+        "WHERE call IS NULL AND attempt > 1 ORDER BY ALL"
+    ):
+        line = stored.lines.get(run_id)
+        if line is not None and (request := line.request) is not None and request.retry and request.feedback:
+            alike = (attempts for other, attempts in told if _same_feedback(request, other))
+            if (runs := next(alike, None)) is None:
+                told.append((request, runs := {}))
+            runs.setdefault(attempt, []).append(run_id)
+    for request, attempts in told:
+        verdicts, _, _ = judging(stored, request, {"prompts": PART, "responses": ANSWERS, "checked": JUDGED})
+        for attempt, runs_of_it in attempts.items():
+            _add_feedback(stored, request, runs_of_it, attempt, verdicts.sql)
+
+
+def _same_feedback(request: SharedRequest, other: SharedRequest) -> bool:
+    """Return whether two runs tell the same behind the same prompt, and hash it with the same constants."""
+    own, others = ([call.constant for call in one.calls] for one in (request, other))
+    return request.contract == other.contract and own == others
 
 
 def _calls_sql(stored: StoredOutput) -> list[str]:
@@ -138,13 +150,18 @@ def constants(stored: StoredOutput) -> list[str]:
     return list(dict.fromkeys(call.constant for call in calls))
 
 
-def _add_feedback(stored: StoredOutput, request: SharedRequest, run_id: str, attempt: int) -> None:
-    """Match the answers of an attempt whose prompt has the reason of the refusal before it."""
-    wanted = f"SELECT request_hash FROM {SENT} WHERE run_id = ? AND attempt = ? AND call IS NULL"
+def _add_feedback(
+    stored: StoredOutput, request: SharedRequest, runs: Sequence[str], attempt: int, verdicts: str
+) -> None:
+    """Match the answers of an attempt of some runs whose prompt has the reason of the refusal before it.
+
+    ``verdicts`` is the query that judges the answers before that attempt.
+    """
+    of_runs = f"run_id IN ({', '.join(map(text, runs))})"
+    wanted = f"SELECT request_hash FROM {SENT} WHERE {of_runs} AND attempt = ? AND call IS NULL"
     stored.fetch(
         f"CREATE OR REPLACE TEMP TABLE {PART} AS SELECT DISTINCT ON (request_hash) * FROM {PROMPTS} "
         f"WHERE request_hash IN ({wanted})",
-        run_id,
         attempt,
     )
     stored.fetch(
@@ -152,20 +169,18 @@ def _add_feedback(stored: StoredOutput, request: SharedRequest, run_id: str, att
         f"AND request_hash IN (SELECT request_hash FROM {PART})",
         attempt,
     )
-    checked, _, _ = judging(stored, request, {"prompts": PART, "responses": ANSWERS, "checked": JUDGED})
     codes = ", ".join(map(text, NO_FEEDBACK))
     stored.fetch(
         f"CREATE OR REPLACE TEMP TABLE {JUDGED} AS SELECT request_hash, CASE WHEN _error IN ({codes}) THEN '' ELSE "
         f"{text(FEEDBACK[0])} || _error || coalesce(' ' || _error_detail, '') || {text(FEEDBACK[1])} END AS told "
-        f"FROM ({checked.sql})"
+        f"FROM ({verdicts})"
     )
     for place, call in enumerate(request.calls):
         stored.fetch(
             f"UPDATE {SENT} AS s SET told = j.told, call = {place} FROM {JUDGED} AS j JOIN {KNOWN} AS k "
-            "USING (request_hash) WHERE s.run_id = ? AND s.attempt = ? AND s.call IS NULL "
+            f"USING (request_hash) WHERE s.{of_runs} AND s.attempt = ? AND s.call IS NULL "
             "AND s.request_hash = k.request_hash "
             f"AND sha256({text(call.constant)} || k.prompt || j.told) = s.sent_hash",
-            run_id,
             attempt,
         )
 
