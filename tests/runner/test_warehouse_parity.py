@@ -24,7 +24,7 @@ from tests.support.runs import rows as duckdb_rows
 from tests.support.warehouses import Standin
 
 MESSAGES = CORPORA / "banking77" / "test.csv"
-ROWS = 1000
+ROWS = 500
 PAGE = Path(__file__).parents[2] / "docs" / "parity.md"
 FAILURES = {"bad_json": 0.1, "missing_field": 0.1}
 PROMPT = """---
@@ -90,7 +90,7 @@ def test_the_same_rows_give_the_same(
     e = se.load(place.folder / "tickets.prompt")
     place.load(messages)
     place.set(answers=str(place.folder / "tickets.prompt"), answers_fail=FAILURES)
-    report = se.run(e, engine=engine, profile="standin", input=place.source, output=place.schema, chunk_rows=500)
+    report = se.run(e, engine=engine, profile="standin", input=place.source, output=place.schema, chunk_rows=250)
     again = se.run(e, engine=engine, profile="standin", input=place.source, output=place.schema)
     prompts, good, bad = (
         sorted(map(plain, place.rows(table, *names)), key=str)
