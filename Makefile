@@ -17,9 +17,11 @@ PYTEST_ARGS ?= -n 4 --dist loadgroup
 VLLM ?= .cache/vllm
 SEEDS ?= 1000
 
-# Packages by uv, which needs a fourth of pip's time, and by pip where there is no uv: $(call install,environment,packages)
-install = UV_FIND_LINKS="$${UV_FIND_LINKS:-$$PIP_FIND_LINKS}" $(BIN)/uv pip install --quiet --python $(1)/bin/python $(2) \
-	|| $(1)/bin/python -m pip install --quiet $(2)
+# Packages by uv, which needs a fourth of pip's time, and by pip where there is no uv: $(call install,environment,packages).
+# uv does not read pip's settings, such as a folder of further wheels.
+pip_links = $(BIN)/python -m pip config list | sed -n "s/^.*find-links='\(.*\)'$$/\1/p" | head -n 1
+install = UV_FIND_LINKS="$${UV_FIND_LINKS:-$$($(pip_links))}" \
+	$(BIN)/uv pip install --quiet --python $(1)/bin/python $(2) || $(1)/bin/python -m pip install --quiet $(2)
 
 # The programs that tests start would each compile the package again.
 export PYTHONDONTWRITEBYTECODE :=

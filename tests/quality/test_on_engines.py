@@ -320,10 +320,14 @@ def test_rows_are_forgotten_as_in_duckdb(place: Place, expected: Place) -> None:
             se.evaluate(changed, truth=labelled, endpoint=endpoint.url, responses="others", **one.options)
             assert evaluated(one, "040") > 0
     for choice, rows, answers in FORGOTTEN:
-        counted = [se.forget(one.enrichment, dry_run=True, **choice, **one.options) for one in (place, expected)]
-        found, wanted = (se.forget(one.enrichment, **choice, **one.options) for one in (place, expected))
-        told = [(one.rows, one.answers, one.shared, one.orphans) for one in (*counted, found, wanted)]
-        assert told == [told[0]] * 4, choice
+        runs = (True, False) if "where" in choice else (False,)  # a dry run counts what the next one forgets
+        done = [
+            se.forget(one.enrichment, dry_run=dry_run, **choice, **one.options)
+            for dry_run in runs
+            for one in (place, expected)
+        ]
+        told = [(one.rows, one.answers, one.shared, one.orphans) for one in done]
+        assert told == [told[0]] * len(done), choice
         assert told[0][:2] == (rows, answers), choice
     audit, duckdbs = (se.audit(one.enrichment, **one.options) for one in (place, expected))
     assert differences(audit.to_dict(), duckdbs.to_dict()) == []
