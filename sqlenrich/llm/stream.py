@@ -235,6 +235,7 @@ class Stream:
                 if answer.retryable and answer.call_error is not None:
                     if not context.reports_health:
                         self._health.failed(started, answer.call_error)
+                    self._check_budget()
                     await self._doubt()
                 else:
                     if not context.reports_health:
@@ -258,10 +259,15 @@ class Stream:
                 self._health.idle()
             elif len(self._doubtful) == self.workers:
                 self._release_one()
-            elif self._health.paused and self._limiter is not None:
-                with suppress(Stopped):
-                    self._limiter.check_budget()  # a wait before a retry may be long, and in vain
+            else:
+                self._check_budget()
             self._end_if_done()
+
+    def _check_budget(self) -> None:
+        """Send nothing more where that was the last call: a wait before a retry may be long, and in vain."""
+        if self._health.paused and self._limiter is not None:
+            with suppress(Stopped):
+                self._limiter.check_budget()
 
     async def _doubt(self) -> None:
         """Delay the failure of a request until another one succeeds: only then it is known to be this row's failure.
@@ -359,6 +365,7 @@ class Stream:
                 self._health.canary_failed()
         finally:
             self._canary = None
+        self._check_budget()
 
     def _warn(self) -> None:
         """Warn of an outage, and of its end."""

@@ -84,6 +84,8 @@ def test_a_run_of_a_vendor_that_others_use_holds(seed: int, others: float, fault
         pytest.param("asking", 851, id="max_calls was reached while canaries that were charged waited to be sent"),
         pytest.param("asking", 325, id="max_calls was reached, and requests in flight were abandoned after 10 s"),
         pytest.param("asking", 651, id="no call was left, and a refused request waited to be sent again"),
+        pytest.param("asking", 51277, id="no call was left, since the last one had failed, and others waited"),
+        pytest.param("asking", 51536, id="no call was left, since a canary had taken it, and a request waited"),
         pytest.param("asking", 63, id="requests whose connection was never made failed for good after three waits"),
         pytest.param("batching", 217, id="a vendor that was busy ended a run that looked for a batch of the last one"),
         pytest.param("gateway", 3626, id="under a cap of costs later requests went ahead of one that waited"),

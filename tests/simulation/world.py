@@ -50,6 +50,8 @@ class World(Runtime):
         self.stalls: Callable[[int], bool] = lambda _: False
         """Whether a connection to a port is begun and never made."""
         self.stalled: list[socket.socket] = []
+        self.unmade = 0
+        """The connections that were tried and not made, ever."""
         self.shuffles = False
         self._threads: list[SimThread] = []
         self._raised: list[str] = []
@@ -196,12 +198,14 @@ class SimLoop(base_events.BaseEventLoop):
     async def sock_connect(self, sock: socket.socket, address: Any) -> None:
         await asyncio.sleep(0.001)
         if self.world.refuses(address[1]):
+            self.world.unmade += 1
             raise ConnectionRefusedError(111, "Connection refused")
         self._ports[sock.fileno()] = address[1]
 
     async def create_connection(self, protocol_factory: Any, *_: Any, sock: Any = None, **__: Any) -> Any:
         port, protocol = self._ports.pop(sock.fileno()), protocol_factory()
         if self.world.stalls(port):
+            self.world.unmade += 1
             self.world.stalled.append(sock)
             await asyncio.Event().wait()
         sock.close()
