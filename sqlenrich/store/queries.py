@@ -283,10 +283,10 @@ def percentiles(values: exp.Query, shares: Sequence[int], by: Sequence[str] = ()
     With ``by`` it is that of each group, whose columns come first. Equal values are counted first: the memory grows
     with the distinct ones.
     """
-    own = f"PARTITION BY {', '.join(by)} " if by else ""
+    own = f"PARTITION BY {', '.join(by)}" if by else ""
     counted = select(*by, "v", "COUNT(*) AS times").from_(values.subquery("given")).where("v IS NOT NULL")
     counted = counted.group_by(*by, "v")
-    sums = (f"SUM(times) OVER ({own}ORDER BY v) AS upto", f"SUM(times) OVER ({own.strip()}) AS total")
+    sums = (f"SUM(times) OVER ({own} ORDER BY v) AS upto", f"SUM(times) OVER ({own}) AS total")
     running = select(*by, "v", *sums).from_("counted")
     least = [exp.Min(this=exp.Case(ifs=[exp.If(this=_reached(share), true=exp.column("v"))])) for share in shares]
     found = select(*by, *least).from_("running").with_("counted", as_=counted).with_("running", as_=running)

@@ -192,6 +192,7 @@ def test_a_run_with_nothing_new_makes_no_table_again(
     assert (again["calls"], again["enriched"], again["quarantine"]) == (0, first["enriched"], first["quarantine"])
     fewer, _ = run(30)  # of the rows that are left, each request is answered
     assert not fewer & made
+    assert run(30)[0] == fewer
 
 
 def test_a_classifier_decides_in_spark_and_executors_ask_the_rest(spark: SparkSession, tmp_path: Path) -> None:

@@ -301,7 +301,6 @@ class EndpointModel:
                     exhausted = (result.begun and self._count_timeout(name)) or exhausted or everywhere
                 elsewhere = self._elsewhere(permit.endpoint, result)
                 if not (exhausted or probing or elsewhere or self.health.spend_retry()):
-                    limiter.check_budget()
                     # During an outage rows fail ever more slowly.
                     await self.health.pause(random.uniform(0.0, max(policy.backoff_s, self.health.down_s() / 4)))
                     exhausted = True

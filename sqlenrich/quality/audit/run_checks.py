@@ -1,6 +1,6 @@
 """The checks of what each run gave: its answers have its model, its file and its time, and what its report counts.
 
-One query reads the answers of all runs: what is run each day has hundreds of them.
+Each query reads the answers of all runs: an enrichment that is run each day has hundreds of runs.
 """
 
 from __future__ import annotations
