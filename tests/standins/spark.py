@@ -257,6 +257,8 @@ class AiAnswer(NamedTuple):
 
 
 Answer = Callable[[AiCall], AiAnswer]
+JOB_GROUP = "spark.jobGroup.id"
+"""Spark's property of the jobs that SparkContext.setJobGroup named."""
 
 
 class _AnswerServer:
@@ -267,6 +269,7 @@ class _AnswerServer:
         self._listener = Listener(("127.0.0.1", 0), authkey=self.key)
         self.address = self._listener.address
         self.answer: Answer | None = None
+        self.cancelled: Callable[[str | None], bool] = lambda _: False
         threading.Thread(target=self._accept, daemon=True).start()
 
     def _accept(self) -> None:
@@ -278,7 +281,12 @@ class _AnswerServer:
         with connection, contextlib.suppress(EOFError, OSError):
             try:
                 assert self.answer is not None
-                reply: Any = [tuple(self.answer(AiCall(*_floats(call)))) for call in connection.recv()]
+                job_group, calls = connection.recv()
+                reply: Any = []
+                for call in calls:
+                    if self.cancelled(job_group):
+                        raise RuntimeError("the statement was cancelled")
+                    reply.append(tuple(self.answer(AiCall(*_floats(call)))))
             except Exception as error:  # told to the worker, whose query then fails
                 reply = f"{type(error).__name__}: {error}"
             connection.send(reply)
@@ -289,20 +297,21 @@ def _answer_server() -> _AnswerServer:
     return _AnswerServer()
 
 
-def register_ai_query(answer: Answer) -> None:
+def register_ai_query(answer: Answer, cancelled: Callable[[str | None], bool] = lambda _: False) -> None:
     """Give the session an `ai_query` that asks `answer`, here in this process, for every row.
 
     Arguments: endpoint, request, modelParameters, responseFormat, failOnError, returnType, by place or by name
     (the names' case counts, unlike on Databricks). Always returns STRUCT<result, errorMessage>, of texts,
     also without failOnError => false, where Databricks returns the bare result; an error then
     fails the query. `answer` may run in several threads at once; its exception fails the query.
+    Nothing is asked for a job group that is `cancelled`: a Python worker outlives its cancelled task for seconds.
     """
     import pyarrow as pa
     from pyspark.sql.pandas.functions import arrow_udf
 
     session = spark_session()  # the function's type is parsed in it
     server = _answer_server()
-    server.answer = answer
+    server.answer, server.cancelled = answer, cancelled
     address, key = server.address, server.key  # the function travels to the workers with these alone
 
     def ai_query(
@@ -315,10 +324,14 @@ def register_ai_query(answer: Answer) -> None:
     ) -> pa.Array:
         from multiprocessing.connection import Client
 
+        from pyspark import TaskContext
+
+        task = TaskContext.get()
+        job_group = None if task is None else task.getLocalProperty(JOB_GROUP)
         given = (endpoint, request, modelParameters, responseFormat, failOnError, returnType)
         columns = [[None] * len(request) if c is None else c.to_pylist() for c in given]
         with Client(address, authkey=key) as connection:
-            connection.send(list(zip(*columns, strict=True)))
+            connection.send((job_group, list(zip(*columns, strict=True))))
             replies = connection.recv()
         if isinstance(replies, str):
             raise RuntimeError(f"ai_query: {replies}")

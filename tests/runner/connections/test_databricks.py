@@ -83,8 +83,14 @@ def test_a_long_statement_runs_is_found_by_its_tags_and_is_cancelled(
     assert connection.running({**tags, "step": "other"}) == []
     assert connection.status(query) == JobStatus(JobState.RUNNING), "the history knows it without the handle"
     assert connection.link(id) == f"https://{connection.place}/sql/history?uiQueryProfileVisible=true&queryId={query}"
+    while not warehouse.get("/calls"):
+        assert time.monotonic() - started < 60, "nothing is asked"
     connection.cancel(id)
     assert ended(connection, id) == JobStatus(JobState.CANCELLED)
+    before = len(warehouse.get("/calls"))
+    warehouse.get("/settings", {})
+    ended(connection, connection.submit(ASK.format(tag="next", rows=5), {}, "job-2"))
+    assert len(warehouse.get("/calls")) == before + 5, "a cancelled one asks nothing more"
     assert connection.running(tags) == []
     connection.cancel(id)
     assert len(asked(warehouse, "cancelled")) < LONG

@@ -335,7 +335,7 @@ def main() -> None:
         logging.getLogger(noisy).setLevel(logging.CRITICAL)
     model = Model(options.delay, options.answers)
     statements = Statements()
-    spark.register_ai_query(model)
+    spark.register_ai_query(model, statements.is_cancelled)
     server = Server(options.port, Service(statements, dict(options.fail), random.Random(options.seed)), model)
     signal.signal(signal.SIGTERM, lambda *_: threading.Thread(target=server.shutdown).start())
     print(f"listening https://127.0.0.1:{server.server_port}", flush=True)  # noqa: T201

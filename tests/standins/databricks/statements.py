@@ -126,6 +126,11 @@ class Statements:
             statement.cancelled = True
             threading.Thread(target=until_it_ends, daemon=True).start()
 
+    def is_cancelled(self, id: str | None) -> bool:
+        """Whether the statement with this id is cancelled, and so asks nothing more."""
+        found = self.find(uuid.UUID(id)) if id else None
+        return found is not None and found.cancelled
+
     def end_all(self) -> None:
         """Cancel what runs and wait for its end: a test must not see the calls of the one before."""
         with self._lock:
