@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from weakref import WeakSet
 
@@ -81,6 +82,7 @@ class EndpointHealth:
         self._busy_streams = 0
         self._stop = StopSignal()
         self._pauses: dict[asyncio.Future[bool], asyncio.Task[object] | None] = {}
+        self._unsent: dict[asyncio.Task[object], None] = {}
 
     def sent(self, *, again: bool) -> None:
         """Count one send."""
@@ -171,21 +173,40 @@ class EndpointHealth:
             timer.cancel()
             del self._pauses[done]
 
+    @contextmanager
+    def unsent(self) -> Iterator[None]:
+        """Let the task begin what comes before a request is sent. Raises Stopped as soon as the whole run stops."""
+        task = asyncio.current_task()
+        assert task is not None
+        self._unsent[task] = None
+        try:
+            yield
+        except asyncio.CancelledError:
+            if task not in self._unsent:
+                raise Stopped from None
+            raise
+        finally:
+            self._unsent.pop(task, None)
+
     @property
     def stopped(self) -> bool:
         """Whether the current task may send nothing more."""
         return bool(self._stop)
 
     def stop(self, tasks: Collection[asyncio.Task[None]] | None = None) -> None:
-        """End the pauses of these tasks (without any: of all) with Stopped, now and later."""
+        """End the pauses of these tasks with Stopped, now and later. Without any: of all, and what is not sent yet."""
         self._stop.set(tasks)
         for pause, task in self._pauses.items():
             if self._stop.covers(task):
                 _settle(pause, False)
+        if tasks is None:
+            unsent, self._unsent = self._unsent, {}
+            for one in unsent:
+                one.cancel()
 
     def reset(self) -> None:
         """Forget what the parent of a forked process had under way; counts and the retry budget stay."""
-        self._pauses, self._stop, self.paused = {}, StopSignal(), 0
+        self._pauses, self._unsent, self._stop, self.paused = {}, {}, StopSignal(), 0
         self.on_pause = set()
         self.start()
 

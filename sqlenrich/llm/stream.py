@@ -197,6 +197,8 @@ class Stream:
             return
         self.closing = True
         self._queue.clear()
+        if self._canary is not None:
+            self._canary.cancel()
         self._health.stop(self._tasks)
         if self._limiter is not None:
             self._limiter.stop(self._tasks)
@@ -328,7 +330,8 @@ class Stream:
         self._checked_at = now
         self._warn()
         down_s = self._health.down_s()
-        if not self.closing and self.workers > 0 and down_s >= give_up_s and self._canary_failed(now, down_s):
+        waits = self.closing or self._canary is not None  # for the end, or for what the canary shows
+        if not waits and self.workers > 0 and down_s >= give_up_s and self._canary_failed(now, down_s):
             self._error = RunError(
                 f"the model {self._model.name} stopped answering ({self._health.last_failure});"
                 " what was answered is stored, run again to continue"
@@ -363,6 +366,8 @@ class Stream:
             else:
                 self._canary_failed_at = runtime.monotonic()
                 self._health.canary_failed()
+        except Stopped:
+            return
         finally:
             self._canary = None
         self._check_budget()

@@ -308,6 +308,9 @@ class AskingLives(Lives):
     def on_failure(self, kind: str, prompts: tuple[str, ...], told_s: float) -> None:
         """Note what the client learns now of its request."""
         self.trouble(prompts)
+        if self.each_s and all(map(self.network.poison, prompts)):
+            self.life.pass_gap(self.world.seconds)
+            self.life.failed_rows_at = self.world.seconds
         self.failed |= dict.fromkeys(prompts, Failed(kind, self.world.seconds, told_s))
         if kind not in REFUSALS:
             self.failures.update(prompts)
@@ -447,6 +450,7 @@ class AskingLives(Lives):
         if report.reached is None:
             self.check_no_wait("nothing is left")
         elif report.reached == "max_calls":
+            self.left_at = max(self.left_at, self.world.unmade_at)  # a try to connect was the last call
             self.check_no_wait("no call is left")
         if report.reached and any(seconds < self.scenario.timeout_s - TIMEOUT_LATE_S for seconds in self.abandoned_s):
             raise BrokenError(f"{report.reached} is reached, and requests in flight are abandoned")

@@ -156,6 +156,8 @@ class Life:
     arrived: int = 0
     """The whole answers that came."""
     answered_at: float = -math.inf
+    failed_rows_at: float = -math.inf
+    """When a text at fault failed, where the own limits are low: each of its tries has to wait for them."""
     shortest: dict[tuple[int, bool], tuple[int, float]] = field(default_factory=dict)
     """Of each server and model, the length of the shortest prompt that it answered, and when."""
     canaries: set[str] = field(default_factory=set)
@@ -188,8 +190,9 @@ class Life:
         return _log_of(self.path)
 
     def pass_gap(self, now: float) -> None:
-        """Measure the time since the last answer."""
-        self.longest_gap_s = max(self.longest_gap_s, now - max(self.began, self.answered_at))
+        """Measure the time since the last answer, or since a text at fault failed."""
+        began = max(self.began, self.answered_at, self.failed_rows_at)
+        self.longest_gap_s = max(self.longest_gap_s, now - began)
 
     def leave_files(self, torn: tuple[int, float] | None = None) -> None:
         """Copy the files as they are now to the next life.

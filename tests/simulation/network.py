@@ -104,8 +104,8 @@ class Network:
         self.asking: set[Wire] = set()
         """The connections on which a request is not answered yet."""
         self.most_in_flight = 0
-        self.lost = 0
-        """The requests that arrived on connections which were closed meanwhile."""
+        self.written = self.served = 0
+        """The requests that were sent, and those of them that arrived."""
         self.opened = 0
         """The connections that were opened, ..."""
         self.broken = 0
@@ -126,6 +126,11 @@ class Network:
         world.connect = self.connect
         world.refuses = lambda port: self.trouble(port) == "refuse"
         world.stalls = lambda port: seed % STALLS_EACH == STALLS_FIRST and self.trouble(port) == "silent"
+
+    @property
+    def lost(self) -> int:
+        """The requests that were sent on connections which were closed before they arrived."""
+        return self.written - self.served
 
     @property
     def in_flight(self) -> int:
@@ -173,6 +178,7 @@ class Wire(asyncio.Transport):
         size = int(head.lower().rpartition(b"content-length:")[2].split(b"\r\n")[0])
         if len(rest) >= size:
             self.received = rest[size:]
+            self.network.written += 1
             self.loop.call_later(0.0005, self.serve, head.split(b" ")[1].decode(), rest[:size])
 
     def is_closing(self) -> bool:
@@ -211,8 +217,8 @@ class Wire(asyncio.Transport):
     def serve(self, path: str, body: bytes) -> None:
         """Take a request and plan what comes back."""
         if self.closed:
-            self.network.lost += 1
             return
+        self.network.served += 1
         network, world = self.network, self.network.world
         trouble = network.trouble(self.port)
         if not path.endswith(("/chat/completions", "/embeddings")):
@@ -235,7 +241,7 @@ class Wire(asyncio.Transport):
         draw = random.Random(f"{network.seed}/{number}")
         latency = network.weather.latency_s * draw.lognormvariate(0.0, network.weather.spread)
         kind, amount = network.fault_of(number) or (trouble, 0.0)
-        if kind in ("", "late") and any(network.poison(prompt) for prompt in prompts):
+        if kind in ("", "late", "lie") and any(network.poison(prompt) for prompt in prompts):
             kind = network.weather.poison
         shown = ", ".join(repr(prompt.replace(PROMPT, "")) for prompt in prompts)
         world.note(f"request {number} on {self.port}: {shown}{f' {kind} {amount:.2f}' if kind else ''}")

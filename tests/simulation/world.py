@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import math
 import random
 import socket
 import threading
@@ -51,7 +52,9 @@ class World(Runtime):
         """Whether a connection to a port is begun and never made."""
         self.stalled: list[socket.socket] = []
         self.unmade = 0
-        """The connections that were tried and not made, ever."""
+        """The connections that were tried and not made, ever, ..."""
+        self.unmade_at = -math.inf
+        """... and when the last of them ended."""
         self.shuffles = False
         self._threads: list[SimThread] = []
         self._raised: list[str] = []
@@ -199,6 +202,7 @@ class SimLoop(base_events.BaseEventLoop):
         await asyncio.sleep(0.001)
         if self.world.refuses(address[1]):
             self.world.unmade += 1
+            self.world.unmade_at = self.world.seconds
             raise ConnectionRefusedError(111, "Connection refused")
         self._ports[sock.fileno()] = address[1]
 
@@ -207,7 +211,10 @@ class SimLoop(base_events.BaseEventLoop):
         if self.world.stalls(port):
             self.world.unmade += 1
             self.world.stalled.append(sock)
-            await asyncio.Event().wait()
+            try:
+                await asyncio.Event().wait()
+            finally:
+                self.world.unmade_at = self.world.seconds
         sock.close()
         assert self.world.connect is not None
         transport = self.world.connect(self, port, protocol)

@@ -6,7 +6,7 @@ from dataclasses import fields
 from typing import Any
 
 from sqlenrich.core.endpoint import Endpoint
-from sqlenrich.llm.endpoint.connections import MakeTransport, http_pool
+from sqlenrich.llm.endpoint.connections import MakeTransport
 from sqlenrich.llm.endpoint.model import EndpointModel
 from sqlenrich.llm.endpoint.policy import EndpointPolicy
 from sqlenrich.llm.endpoint.request_config import RequestConfig
@@ -19,7 +19,7 @@ def endpoint_model(
     *urls: str,
     policy: EndpointPolicy | None = None,
     budget: Budget | None = None,
-    transport: MakeTransport = http_pool,
+    transport: MakeTransport | None = None,
     **settings: Any,
 ) -> EndpointModel:
     """A model behind ``urls``; ``settings`` are the fields of Endpoint and of RequestConfig."""

@@ -12,7 +12,7 @@ from sqlenrich.core import runtime
 from sqlenrich.llm.endpoint.connections import Connections
 from sqlenrich.llm.endpoint.http import HttpError
 from sqlenrich.llm.endpoint.response import BatchCompletion, Completion
-from sqlenrich.llm.health import EndpointHealth
+from sqlenrich.llm.health import EndpointHealth, Stopped
 from sqlenrich.llm.throttle.budget import FREE
 from sqlenrich.llm.throttle.limiter import RateLimiter
 
@@ -41,7 +41,7 @@ class _State:
 
 
 class Canary:
-    """Says whether a URL answers now. For the event loop's thread alone.
+    """Says whether a URL answers now. For the event loop's thread alone. Its methods raise Stopped.
 
     It repeats the shortest request that the URL answered before, or else another URL: a gateway lists its models while
     it refuses every request. Where none was answered, or the caps allow no further request, it asks for the list of
@@ -93,8 +93,9 @@ class Canary:
         return False
 
     async def any_answers(self) -> bool:
-        """Whether one of the URLs answers now."""
-        return any(await asyncio.gather(*(self.answers(number) for number in range(len(self._states)))))
+        """Whether one of the URLs that get requests answers now: what a disabled one answers is of no use."""
+        taken = [endpoint.number for endpoint in self._limiter.endpoints if not endpoint.disabled]
+        return any(await asyncio.gather(*map(self.answers, taken)))
 
     async def answers(self, number: int) -> bool:
         """Whether a URL answers now."""
@@ -120,7 +121,7 @@ class Canary:
         return response.status < 500 and response.status not in (401, 403)
 
     async def _repeat(self, number: int, state: _State) -> bool | None:
-        """Repeat a request; give False after a stop, None where the caps do not allow it."""
+        """Repeat a request; give None where the caps do not allow it. Raises Stopped."""
         assert state.body is not None
         if not await self._affords(state.body):
             return None
@@ -130,7 +131,7 @@ class Canary:
         if not await self._affords(state.body):  # others may have spent it meanwhile
             return None
         if self._health.stopped:
-            return False
+            raise Stopped
         if self._budget is not None:
             self._budget.sent(self._cost(state.body))
         try:

@@ -3,19 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from contextlib import nullcontext
 
 from sqlenrich.core.endpoint import Endpoint
 from sqlenrich.llm.endpoint.credentials import Credentials
-from sqlenrich.llm.endpoint.http import HttpPool, HttpResponse, Transport
+from sqlenrich.llm.endpoint.http import HttpPool, HttpResponse, Transport, Unsent
 from sqlenrich.llm.endpoint.route import Route, find_route
 from sqlenrich.llm.endpoint.urls import EndpointUrl, Secrets
 
 MakeTransport = Callable[[Route, Mapping[str, str], float], Transport]
 
 
-def http_pool(route: Route, headers: Mapping[str, str], timeout_s: float) -> Transport:
+def http_pool(route: Route, headers: Mapping[str, str], timeout_s: float, unsent: Unsent = nullcontext) -> Transport:
     """Return the Transport of a run."""
-    return HttpPool(route, headers, timeout_s=timeout_s)
+    return HttpPool(route, headers, timeout_s=timeout_s, unsent=unsent)
 
 
 class Connections:

@@ -9,7 +9,8 @@ from __future__ import annotations
 import asyncio
 import ssl
 import zlib
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from contextlib import AbstractContextManager, nullcontext
 from typing import NamedTuple, Protocol, cast
 from urllib.parse import SplitResult, quote
 
@@ -24,6 +25,8 @@ KEEP_ALIVE_S = 4.0
 MOST_HEAD_BYTES = 1 << 16
 MOST_BODY_BYTES = 1 << 23
 """The largest body that is read: no answer of a row is that long, and many at a time would fill the memory."""
+Unsent = Callable[[], AbstractContextManager[None]]
+"""Around what comes before a request is sent: it may end that with an error."""
 _PATH = "/%:@!$&'()*+,;=~-._"
 
 
@@ -77,8 +80,11 @@ class HttpPool:
     that sends a byte now and then would never end.
     """
 
-    def __init__(self, route: Route, headers: Mapping[str, str], *, timeout_s: float) -> None:
+    def __init__(
+        self, route: Route, headers: Mapping[str, str], *, timeout_s: float, unsent: Unsent = nullcontext
+    ) -> None:
         self.timeout_s = timeout_s
+        self._unsent = unsent
         self.largest_body = MOST_BODY_BYTES
         self.connect_s = min(timeout_s, CONNECT_S)
         self._route, self._prefix = route, route.prefix
@@ -148,10 +154,11 @@ class HttpPool:
         connection, route = _Connection(self._open, self.largest_body), self._route
         sock = None
         try:
-            async with asyncio.timeout(self.connect_s):
-                sock = await connect(route, loop)
-                name = route.host if route.tls is not None else None
-                await loop.create_connection(lambda: connection, sock=sock, ssl=route.tls, server_hostname=name)
+            with self._unsent():
+                async with asyncio.timeout(self.connect_s):
+                    sock = await connect(route, loop)
+                    name = route.host if route.tls is not None else None
+                    await loop.create_connection(lambda: connection, sock=sock, ssl=route.tls, server_hostname=name)
         except BaseException as error:
             if sock is not None:
                 sock.close()

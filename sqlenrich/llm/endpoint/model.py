@@ -6,6 +6,7 @@ import asyncio
 import random
 from collections.abc import Sequence
 from contextlib import suppress
+from functools import partial
 
 from sqlenrich.core import runtime
 from sqlenrich.core.endpoint import Endpoint
@@ -22,7 +23,7 @@ from sqlenrich.llm.endpoint.reply import Reply
 from sqlenrich.llm.endpoint.request_config import RequestConfig
 from sqlenrich.llm.endpoint.response import BatchCompletion, Completion, Fault, request_id
 from sqlenrich.llm.endpoint.wire.forms import Body, models_page, named_page, new_body
-from sqlenrich.llm.health import OUTAGE_S, EndpointHealth
+from sqlenrich.llm.health import OUTAGE_S, EndpointHealth, Stopped
 from sqlenrich.llm.messages import Answer, AnsweredRequest, Request
 from sqlenrich.llm.model import Traits
 from sqlenrich.llm.throttle.budget import Budget
@@ -52,7 +53,7 @@ class EndpointModel:
         budget: Budget | None = None,
         limiter: RateLimiter | None = None,
         policy: EndpointPolicy | None = None,
-        transport: MakeTransport = http_pool,
+        transport: MakeTransport | None = None,
     ) -> None:
         self.policy = policy = policy or EndpointPolicy()
         self.name = config.model
@@ -61,7 +62,10 @@ class EndpointModel:
         self.health = EndpointHealth(policy.health)
         self._body = self.new_body()
         self._connections = Connections(
-            endpoint, named_page(self._body.page, self.name), models_page(endpoint, self.name), transport
+            endpoint,
+            named_page(self._body.page, self.name),
+            models_page(endpoint, self.name),
+            transport or partial(http_pool, unsent=self.health.unsent),
         )
         self.endpoint_urls = self._connections.urls
         self.limiter = limiter or RateLimiter(
@@ -251,8 +255,8 @@ class EndpointModel:
             calls += 1
             try:
                 result, sent_id = await self._send(name, body, permit, len(prompts))
-            except BaseException:
-                limiter.release(permit, begun=True)
+            except BaseException as error:
+                limiter.release(permit, begun=not isinstance(error, Stopped))
                 raise
             latency_ms = round((runtime.monotonic() - started) * 1000)
             if not isinstance(result, Failure):
@@ -387,6 +391,8 @@ class EndpointModel:
             tries += 1
             try:
                 response = await self._connections.models(endpoint.number, self.policy.refusals.page_timeout_s)
+            except Stopped:
+                return
             except (HttpError, OSError) as error:
                 with suppress(RunError):
                     failure = self._failures.no_response(endpoint.number, error)

@@ -76,8 +76,8 @@ class RateLimiter:
         self._tokens_out = float(most_out if max_out is None else min(max_out, most_out))
         self._tokens_out_known = False
         self._prefix_tokens = 0
-        self._ahead = 0
-        """The requests without a permit that wait for the limits a minute, before all others."""
+        self._ahead: dict[asyncio.Future[None], asyncio.Task[object] | None] = {}
+        """The requests without a permit that wait for the limits a minute, before all others: what ends their wait."""
         self._stop = StopSignal()
 
     @property
@@ -179,16 +179,22 @@ class RateLimiter:
             raise
 
     async def count_without_permit(self, size: int) -> None:
-        """Wait until the limits a minute allow a request that takes no place of another one, and count it."""
+        """Wait until the limits a minute allow a request that takes no place of another one, and count it.
+
+        Raises Stopped as soon as the run stops.
+        """
         amounts = self._amounts(size / BYTES_PER_TOKEN * self._tokens_in_ratio)
-        self._ahead += 1
+        ended: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._ahead[ended] = asyncio.current_task()
         try:
-            while (wait_s := self._rate_wait(amounts, runtime.monotonic())[1]) > 0:
-                await asyncio.sleep(wait_s)
+            while not self._stop and (wait_s := self._rate_wait(amounts, runtime.monotonic())[1]) > 0:
+                await asyncio.wait([ended], timeout=wait_s)
+            if self._stop:
+                raise Stopped
             for name, bucket in self._buckets.items():
                 bucket.take(amounts[name], runtime.monotonic())
         finally:
-            self._ahead -= 1
+            del self._ahead[ended]
             self._grant()
 
     def _amounts(self, tokens_in: float) -> dict[str, float]:
@@ -209,6 +215,9 @@ class RateLimiter:
         if tasks is None:
             self._cancel_timer()
             self.wait_times.mark("", runtime.monotonic())
+        for ended, task in self._ahead.items():
+            if self._stop.covers(task) and not ended.done():
+                ended.set_result(None)
         stopped = [entry for entry in self._waiting if self._stop.covers(entry[2])]
         if not stopped:
             return
