@@ -358,22 +358,27 @@ class Lives(FaultyLives):
             life.problems.append(f"{problem}: {prompt!r}")
 
     def on_answer(self, prompts: tuple[str, ...], port: int) -> None:
-        life, size = self.life, len(json.dumps(prompts))
+        life = self.life
         shows_health = life.answered >= {*prompts}
         life.answered |= {*prompts}
         life.arrived += len(prompts)
         life.pass_gap(self.world.seconds)
         life.answered_at = self.world.seconds
+        if not shows_health:
+            self.note_canary(prompts, port)
+
+    def note_canary(self, prompts: tuple[str, ...], port: int) -> None:
+        """Note a request that the client may repeat, to see whether a server is well: the shortest one."""
+        life, size = self.life, len(json.dumps(prompts))
         place, found = (port, prompts[0].startswith(SECOND)), (size, self.world.seconds)
         best = life.shortest.get(place)
-        if shows_health:
-            return
         if best is None or size < best[0] or found == best:  # of two at the same moment either may be read first
             life.shortest[place] = found
             life.canaries |= {*prompts}
 
-    def on_lie(self) -> None:
+    def on_lie(self, prompts: tuple[str, ...], port: int) -> None:
         """Note that the model gave an answer of other content."""
+        self.note_canary(prompts, port)
         self.life.pass_gap(self.world.seconds)
         self.life.answered_at = self.world.seconds
 

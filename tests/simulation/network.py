@@ -119,7 +119,7 @@ class Network:
         self.closes_idle_s = 0.0
         """It closes one on which nothing is asked for so long; 0: it says so in the response, and closes at once."""
         self.on_misuse: Callable[[], None] = lambda: None
-        self.on_lie: Callable[[], None] = lambda: None
+        self.on_lie: Callable[[tuple[str, ...], int], None] = lambda *_: None
         self.on_failure: Callable[[str, tuple[str, ...], float], None] = lambda *_: None
         self.on_leave: Callable[[str], None] = lambda _: None
         self.on_abandon: Callable[[str, float], None] = lambda *_: None
@@ -305,7 +305,7 @@ class Wire(asyncio.Transport):
         elif kind == "lie":
             delivered.lied |= {*prompts}
             self.send(latency, 200, headers, answer(*prompts, lies=True))
-            self.loop.call_later(latency, self.network.on_lie)
+            self.loop.call_later(latency, self.network.on_lie, prompts, self.port)
         else:
             raise AssertionError(kind)
 
