@@ -14,7 +14,7 @@ from sqlenrich.llm.endpoint.http import HttpError
 from sqlenrich.llm.endpoint.response import BatchCompletion, Completion
 from sqlenrich.llm.health import EndpointHealth, Stopped
 from sqlenrich.llm.throttle.budget import FREE
-from sqlenrich.llm.throttle.limiter import RateLimiter
+from sqlenrich.llm.throttle.limiter import Counted, RateLimiter
 
 
 @dataclass(frozen=True)
@@ -127,7 +127,7 @@ class Canary:
             return None
         timeout_s = min(max(self._least_s, self.policy.latencies * state.latency_s), self._timeout_s)
         completion: Completion | BatchCompletion | None = None
-        await self._limiter.count_without_permit(len(state.body))
+        counted = await self._limiter.count_without_permit(len(state.body))
         if not await self._affords(state.body):  # others may have spent it meanwhile
             return None
         if self._health.stopped:
@@ -139,7 +139,7 @@ class Canary:
             response = await self._connections.post(number, state.body, timeout_s=timeout_s)
             completion = self._read(response.body) if response.status == 200 else None
         finally:
-            self._settle(state.body, completion)
+            self._settle(state.body, counted, completion)
         if completion is not None:
             self.answered(number, state.body, state.latency_s)
         return completion is not None
@@ -150,12 +150,10 @@ class Canary:
     async def _affords(self, body: bytes) -> bool:
         return self._budget is None or await self._budget.affords(self._cost(body))
 
-    def _settle(self, body: bytes, completion: Completion | BatchCompletion | None) -> None:
-        if self._budget is None:
-            return
-        cost = self._cost(body)
-        if completion is None:
-            self._budget.settled(cost, None, None, None)
-        else:
-            self._budget.settled(cost, completion.tokens_in, completion.tokens_out, completion.tokens_cached)
-        self._limiter.cost_settled()
+    def _settle(self, body: bytes, counted: Counted, completion: Completion | BatchCompletion | None) -> None:
+        tokens_in = tokens_out = cached = None
+        if completion is not None:
+            tokens_in, tokens_out, cached = completion.tokens_in, completion.tokens_out, completion.tokens_cached
+        if self._budget is not None:
+            self._budget.settled(self._cost(body), tokens_in, tokens_out, cached)
+        self._limiter.settle_without_permit(counted, tokens_in, tokens_out)

@@ -6,6 +6,7 @@ import asyncio
 import math
 from collections import deque
 from collections.abc import Callable, Collection, Mapping
+from typing import NamedTuple
 
 from sqlenrich.core import runtime
 from sqlenrich.core.limits import PER_MINUTE, Limits
@@ -21,6 +22,14 @@ from sqlenrich.llm.throttle.quota import QuotaFinding
 from sqlenrich.llm.throttle.rate_headers import Quota
 from sqlenrich.llm.throttle.token_bucket import TokenBucket
 from sqlenrich.llm.throttle.wait_times import WaitTimes
+
+
+class Counted(NamedTuple):
+    """What a request without a permit took of the limits a minute, and when."""
+
+    at: float
+    tokens_in: float
+    tokens_out: float
 
 
 class RateLimiter:
@@ -178,7 +187,7 @@ class RateLimiter:
                 self.release(waiting.result())
             raise
 
-    async def count_without_permit(self, size: int) -> None:
+    async def count_without_permit(self, size: int) -> Counted:
         """Wait until the limits a minute allow a request that takes no place of another one, and count it.
 
         Raises Stopped as soon as the run stops.
@@ -191,8 +200,10 @@ class RateLimiter:
                 await asyncio.wait([ended], timeout=wait_s)
             if self._stop:
                 raise Stopped
+            now = runtime.monotonic()
             for name, bucket in self._buckets.items():
-                bucket.take(amounts[name], runtime.monotonic())
+                bucket.take(amounts[name], now)
+            return Counted(now, amounts["input_tpm"], amounts["output_tpm"])
         finally:
             del self._ahead[ended]
             self._grant()
@@ -226,8 +237,9 @@ class RateLimiter:
             if not waiting.done():
                 waiting.set_exception(Stopped())
 
-    def cost_settled(self) -> None:
-        """Look again whether requests may be sent: it is known what one without a permit has cost."""
+    def settle_without_permit(self, counted: Counted, tokens_in: int | None, tokens_out: int | None) -> None:
+        """Record the tokens of a request without a permit, where they are known, and look for room for others."""
+        self._settle_tokens(counted, tokens_in, tokens_out)
         self._grant()
 
     def share_changed(self) -> None:
@@ -367,7 +379,14 @@ class RateLimiter:
         self._settle(permit, used, used, used)
 
     def _settle(self, permit: Permit, tokens_in: int | None, tokens_out: int | None, cached: int | None) -> None:
-        """Replace the estimate of a request by what it used, and improve the estimates."""
+        """Replace the estimate of a request by what it used."""
+        self._settle_tokens(permit, tokens_in, tokens_out)
+        if self.budget is not None:
+            self._prefix_tokens = max(self._prefix_tokens, (tokens_in or 0) - permit.size)
+            self.budget.settled(permit.cost, tokens_in, tokens_out, cached)
+
+    def _settle_tokens(self, permit: Permit | Counted, tokens_in: int | None, tokens_out: int | None) -> None:
+        """Replace the estimated tokens of a request by those that it used, and improve the estimates."""
         smoothing = self.policy.smoothing
         if tokens_in and permit.tokens_in:
             ratio = self._tokens_in_ratio * tokens_in / permit.tokens_in
@@ -382,9 +401,6 @@ class RateLimiter:
                 counts_in, counts_out = name != "output_tpm", name != "input_tpm"
                 more = counts_in * (used_in - permit.tokens_in) + counts_out * (used_out - permit.tokens_out)
                 bucket.settle(more, permit.at)
-        if self.budget is not None:
-            self._prefix_tokens = max(self._prefix_tokens, (tokens_in or 0) - permit.size)
-            self.budget.settled(permit.cost, tokens_in, tokens_out, cached)
 
     def _free(self, endpoint: EndpointState, now: float) -> None:
         endpoint.in_flight -= 1
