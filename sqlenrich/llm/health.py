@@ -82,6 +82,7 @@ class EndpointHealth:
         self._busy_streams = 0
         self._stop = StopSignal()
         self._pauses: dict[asyncio.Future[bool], asyncio.Task[object] | None] = {}
+        self._delays: dict[asyncio.Future[bool], None] = {}
         self._unsent: dict[asyncio.Task[object], None] = {}
 
     def sent(self, *, again: bool) -> None:
@@ -154,14 +155,16 @@ class EndpointHealth:
         if self._failing_since is not None:
             self._failing_since = min(self._failing_since + seconds, runtime.monotonic())
 
-    async def pause(self, seconds: float) -> None:
-        """Wait before a retry. Raises Stopped as soon as the run stops."""
+    async def pause(self, seconds: float, *, fails: bool = False) -> None:
+        """Wait before a retry, or where a request ``fails`` before that is told. Raises Stopped once the run stops."""
         if self._stop:
             raise Stopped
         loop = asyncio.get_running_loop()
         done: asyncio.Future[bool] = loop.create_future()
         timer = loop.call_later(seconds, _settle, done, True)
         self._pauses[done] = asyncio.current_task()
+        if fails:
+            self._delays[done] = None
         self.paused += 1
         for listener in tuple(self.on_pause):
             listener()
@@ -172,6 +175,13 @@ class EndpointHealth:
             self.paused -= 1
             timer.cancel()
             del self._pauses[done]
+            self._delays.pop(done, None)
+
+    def end_delays(self, tasks: Collection[asyncio.Task[None]]) -> None:
+        """Let requests of these tasks fail now: no others are left to be kept from failing as well."""
+        for delay in self._delays:
+            if self._pauses[delay] in tasks:
+                _settle(delay, True)
 
     @contextmanager
     def unsent(self) -> Iterator[None]:
@@ -206,7 +216,7 @@ class EndpointHealth:
 
     def reset(self) -> None:
         """Forget what the parent of a forked process had under way; counts and the retry budget stay."""
-        self._pauses, self._unsent, self._stop, self.paused = {}, {}, StopSignal(), 0
+        self._pauses, self._delays, self._unsent, self._stop, self.paused = {}, {}, {}, StopSignal(), 0
         self.on_pause = set()
         self.start()
 

@@ -153,7 +153,7 @@ class Stream:
         self._started = True
         if self._context.first:
             self._health.start()
-        self._health.on_pause.add(self.feed)
+        self._health.on_pause.add(self._replace_paused)
         if self._limiter is not None:
             self._limiter.begin(first=self._context.first)
             self._limiter.on_capacity.add(self.feed)
@@ -173,6 +173,12 @@ class Stream:
             self._tasks[task] = None
             task.add_done_callback(self._tasks.pop)
 
+    def _replace_paused(self) -> None:
+        """Send other requests while some wait; without any, do not wait before failures."""
+        self.feed()
+        if self._all_read and not self._queue:
+            self._health.end_delays(self._tasks)
+
     def _paused(self) -> int:
         """Return the number of workers that wait before a retry and are replaced: none during an outage."""
         paused = self._health.paused * self._together
@@ -181,6 +187,8 @@ class Stream:
     def no_more(self) -> None:
         """Record that the caller has no more requests."""
         self._all_read = True
+        if not self._queue:
+            self._health.end_delays(self._tasks)
         self._end_if_done()
 
     def wind_down(self, error: Exception | None = None) -> None:
@@ -395,7 +403,7 @@ class Stream:
             return
         self._flush()
         self._ended = True
-        self._health.on_pause.discard(self.feed)
+        self._health.on_pause.discard(self._replace_paused)
         if self._limiter is not None and self._started:
             self._limiter.on_capacity.discard(self.feed)
             self._limiter.on_budget_spent.discard(self.send_no_more)

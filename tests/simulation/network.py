@@ -27,6 +27,8 @@ POISON = 11
 """Where there are texts that no request may have, they are one of so many."""
 STALLS_FIRST, STALLS_EACH = 7, 8
 """The seeds in which a silent server makes no connection; in all others it makes one, and says nothing on it."""
+PART_S = 0.002
+"""The time from one part of a response to the next."""
 SECOND = "large"
 """The second model of a cascade. Its requests are recorded with its name before the prompt."""
 
@@ -305,7 +307,8 @@ class Wire(asyncio.Transport):
         elif kind == "lie":
             delivered.lied |= {*prompts}
             self.send(latency, 200, headers, answer(*prompts, lies=True))
-            self.loop.call_later(latency, self.network.on_lie, prompts, self.port)
+            whole_s = latency + (max(1, self.network.weather.chunks) - 1) * PART_S
+            self.loop.call_later(whole_s, self.network.on_lie, prompts, self.port)
         else:
             raise AssertionError(kind)
 
@@ -330,9 +333,9 @@ class Wire(asyncio.Transport):
         step = -(-len(data) // parts)
         for number in range(parts):
             part, is_last = data[number * step : (number + 1) * step], number == parts - 1
-            self.loop.call_later(delay + number * 0.002, self.deliver, part, prompts if is_last else (), is_last)
+            self.loop.call_later(delay + number * PART_S, self.deliver, part, prompts if is_last else (), is_last)
         if closes:
-            self.loop.call_later(delay + parts * 0.002 + network.closes_idle_s, self.end)
+            self.loop.call_later(delay + parts * PART_S + network.closes_idle_s, self.end)
 
     def end(self) -> None:
         """Close the connection after a response that said so, or one that is idle."""

@@ -310,7 +310,7 @@ class ProcessThread(LoopThread):
     async def _cancel_own(self) -> None:
         process, this = CURRENT.get(), asyncio.current_task()
         loop = self.world.loop
-        own = [task for task in asyncio.all_tasks() if loop.owner_of.get(task) is process and task is not this]
+        own = [task for task in loop.tasks if loop.owner_of.get(task) is process and task is not this]
         for task in own:
             task.cancel()
         await asyncio.gather(*own, return_exceptions=True)

@@ -26,6 +26,9 @@ ENDS_AT = {"append": ("kill-before",), "called": ("kill-before",), "vendor": ("k
 """How a process may end at moments at which not every end is possible."""
 STORE_FAULTS = ("kill-before", "kill-after", "torn", "full", "slow")
 
+MOST_LATENCY_S = 4.5
+"""Less than the shortest timeout: else no request might ever be answered."""
+
 
 @dataclass(frozen=True)
 class Fault:
@@ -118,7 +121,7 @@ def drawn_run(seed: int) -> Scenario:
     servers = draw.choice((1, 1, 1, 2, 3))
     requests = max(1, int(rows * draw.choice((0.3, 0.9, 1.0))))
     weather = Weather(
-        latency_s=10 ** draw.uniform(-2, 0.7),
+        latency_s=min(10 ** draw.uniform(-2, 0.7), MOST_LATENCY_S),
         spread=draw.choice((0.0, 0.2, 0.8)),
         rpm=draw.choice((None, None, None, int(2 ** draw.uniform(4, 9)))),
         tells_limits=draw.random() < 0.5,

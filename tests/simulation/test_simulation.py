@@ -91,6 +91,8 @@ def test_a_run_of_a_vendor_that_others_use_holds(seed: int, others: float, fault
         pytest.param("asking", 52187, id="a canary waited for the own rate limit after a stop"),
         pytest.param("asking", 53407, id="a connection was waited for after a stop"),
         pytest.param("asking", 71516, id="a run was given up as the canary was answered"),
+        pytest.param("asking", 87132, id="the tokens of canaries used up a low limit, and were not given back"),
+        pytest.param("asking", 102789, id="the last requests failed some seconds after their last try"),
         pytest.param("batching", 217, id="a vendor that was busy ended a run that looked for a batch of the last one"),
         pytest.param("gateway", 3626, id="under a cap of costs later requests went ahead of one that waited"),
         pytest.param("gateway", 1436, id="who asked again when the only caller left was refused"),

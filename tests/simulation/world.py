@@ -11,6 +11,7 @@ from asyncio import base_events
 from collections import deque
 from collections.abc import Callable, Coroutine, Mapping
 from concurrent.futures import CancelledError
+from contextlib import suppress
 from datetime import UTC, datetime, timedelta
 from typing import Any, TypeVar
 
@@ -160,10 +161,25 @@ class SimLoop(base_events.BaseEventLoop):
         self.world = world
         self._selector = _Jumps(world)
         self._ports: dict[int, int] = {}
+        self._tasks: list[asyncio.Task[Any]] = []
+        self._room = 1000
         self.set_exception_handler(world.raised)
 
     def time(self) -> float:
         return self.world.monotonic()
+
+    def create_task(self, coro: Any, **options: Any) -> asyncio.Task[Any]:
+        task: asyncio.Task[Any] = super().create_task(coro, **options)
+        self._tasks.append(task)
+        if len(self._tasks) > self._room:
+            self._tasks = self.tasks
+            self._room = 2 * len(self._tasks) + 1000
+        return task
+
+    @property
+    def tasks(self) -> list[asyncio.Task[Any]]:
+        """Those that have not ended, in the order in which they began: that of a set differs from run to run."""
+        return [task for task in self._tasks if not task.done()]
 
     def _run_once(self) -> None:
         self.world.moment("turn")
@@ -222,11 +238,18 @@ class SimLoop(base_events.BaseEventLoop):
         return transport, protocol
 
     def abandon(self) -> None:
-        """Close the loop with all that is in it."""
+        """Close the loop with all that is in it.
+
+        Tasks are ended here, since they would be when their memory is freed: at any moment of a later life.
+        """
         self._ready.clear()
         self._scheduled.clear()
         if not self.is_closed():
             self.close()
+        for task in self.tasks:
+            with suppress(Exception, Killed):
+                task.get_coro().close()
+        self._tasks.clear()
 
 
 def _runs_task(handle: asyncio.Handle) -> bool:
@@ -292,7 +315,9 @@ class SimThread(LoopThread):
 
 
 async def _cancel_others() -> None:
-    others = [task for task in asyncio.all_tasks() if task is not asyncio.current_task()]
+    loop = asyncio.get_running_loop()
+    assert isinstance(loop, SimLoop)
+    others = [task for task in loop.tasks if task is not asyncio.current_task()]
     for task in others:
         task.cancel()
     await asyncio.gather(*others, return_exceptions=True)

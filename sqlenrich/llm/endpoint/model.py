@@ -306,7 +306,8 @@ class EndpointModel:
                 elsewhere = self._elsewhere(permit.endpoint, result)
                 if not (exhausted or probing or elsewhere or self.health.spend_retry()):
                     # During an outage rows fail ever more slowly.
-                    await self.health.pause(random.uniform(0.0, max(policy.backoff_s, self.health.down_s() / 4)))
+                    delay_s = random.uniform(0.0, max(policy.backoff_s, self.health.down_s() / 4))
+                    await self.health.pause(delay_s, fails=True)
                     exhausted = True
             if exhausted:
                 if probing and result.unreachable and not result.begun:
