@@ -78,7 +78,7 @@ class Exchange:
         self._named: dict[str, _Flight] = {}
         """All requests in flight."""
         self._numbers = count(1)
-        self._tasks: set[asyncio.Task[None]] = set()
+        self._tasks: dict[asyncio.Task[None], None] = {}
         self._disk = ThreadPoolExecutor(1, "sqlenrich-journal")
         self._unstored: list[tuple[NewAnswer, asyncio.Future[StoredAnswer]]] = []
         self._storing = False
@@ -222,8 +222,8 @@ class Exchange:
 
     def _start(self, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
         task = asyncio.get_running_loop().create_task(work)
-        self._tasks.add(task)
-        task.add_done_callback(self._tasks.discard)
+        self._tasks[task] = None
+        task.add_done_callback(self._tasks.pop)
         return task
 
     async def _fly(self, flight: _Flight, caching: Caching) -> None:

@@ -84,7 +84,7 @@ class Client:
         self._stats = ClientStats()
         self._stops = 0
         self._streams: list[Stream] = []
-        self._singles: set[asyncio.Task[Answer]] = set()
+        self._singles: dict[asyncio.Task[Answer], None] = {}
         self._slots = asyncio.Semaphore(concurrency)
         self._preflight: asyncio.Task[None] | None = None
         self._thread: LoopThread | None = None
@@ -327,7 +327,7 @@ class Client:
 
     async def _single(self, request: Request) -> Answer:
         task: Any = asyncio.current_task()
-        self._singles.add(task)
+        self._singles[task] = None
         try:
             if self.stopped:
                 raise Stopped
@@ -341,7 +341,7 @@ class Client:
             self.count((answer,))
             return answer
         finally:
-            self._singles.discard(task)
+            self._singles.pop(task, None)
 
     async def _counted(self, request: Request) -> Answer:
         """Ask a model without a limiter: its calls count here."""
@@ -425,7 +425,7 @@ class Client:
         if self._pid == os.getpid() or self._thread is None:
             return
         _inherited.append((self._thread, self._streams, self._singles))
-        self._streams, self._singles, self._preflight = [], set(), None
+        self._streams, self._singles, self._preflight = [], {}, None
         self._slots = asyncio.Semaphore(self.concurrency)
         self.health.reset()
         if self.limiter is not None:

@@ -73,7 +73,7 @@ class EndpointHealth:
         self.last_failure = ""
         self.failures_in_a_row = 0
         self.paused = 0
-        self.on_pause: set[Callable[[], None]] = set()
+        self.on_pause: dict[Callable[[], None], None] = {}
         self._retry_budget = self.policy.retry_budget
         self._failing_since: float | None = None
         self._succeeded_at = 0.0
@@ -217,7 +217,7 @@ class EndpointHealth:
     def reset(self) -> None:
         """Forget what the parent of a forked process had under way; counts and the retry budget stay."""
         self._pauses, self._delays, self._unsent, self._stop, self.paused = {}, {}, {}, StopSignal(), 0
-        self.on_pause = set()
+        self.on_pause = {}
         self.start()
 
     def start(self) -> None:

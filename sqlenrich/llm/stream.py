@@ -153,11 +153,11 @@ class Stream:
         self._started = True
         if self._context.first:
             self._health.start()
-        self._health.on_pause.add(self._replace_paused)
+        self._health.on_pause[self._replace_paused] = None
         if self._limiter is not None:
             self._limiter.begin(first=self._context.first)
-            self._limiter.on_capacity.add(self.feed)
-            self._limiter.on_budget_spent.add(self.send_no_more)
+            self._limiter.on_capacity[self.feed] = None
+            self._limiter.on_budget_spent[self.send_no_more] = None
         if self._context.stopped():
             self.wind_down()
         self._check()
@@ -403,10 +403,10 @@ class Stream:
             return
         self._flush()
         self._ended = True
-        self._health.on_pause.discard(self._replace_paused)
+        self._health.on_pause.pop(self._replace_paused, None)
         if self._limiter is not None and self._started:
-            self._limiter.on_capacity.discard(self.feed)
-            self._limiter.on_budget_spent.discard(self.send_no_more)
+            self._limiter.on_capacity.pop(self.feed, None)
+            self._limiter.on_budget_spent.pop(self.send_no_more, None)
             self._limiter.end()
         for timer in (self._check_timer, self._grace_timer):
             if timer is not None:

@@ -153,7 +153,7 @@ class Desk:
         self._waits: dict[int, WaitTimes] = {}
         self._unsynced: list[tuple[_Connection, int, Sequence[Row]]] = []
         self._syncing = False
-        self._tasks: set[asyncio.Task[None]] = set()
+        self._tasks: dict[asyncio.Task[None], None] = {}
         self._keys: dict[str, str | None] = {}
         """The keys of the assignments' endpoints, read when the first worker needs them."""
         self._timer: asyncio.TimerHandle | None = None
@@ -254,8 +254,8 @@ class Desk:
 
     def _begin(self, work: Coroutine[Any, Any, None]) -> None:
         task = self._thread.loop.create_task(work)
-        self._tasks.add(task)
-        task.add_done_callback(self._tasks.discard)
+        self._tasks[task] = None
+        task.add_done_callback(self._tasks.pop)
 
     async def _watch(self) -> None:
         """Take workers for lost that say nothing: what they had is asked by others."""

@@ -152,7 +152,7 @@ def test_caps_end_a_run(caps: Budget, sent: int, reached: str | None) -> None:
     async def work() -> None:
         limiter = RateLimiter(1, Limits(8), budget=caps)
         seen: list[str] = []
-        limiter.on_budget_spent.add(lambda: seen.append("cap"))
+        limiter.on_budget_spent[lambda: seen.append("cap")] = None
         done = 0
         try:
             while done < 9:

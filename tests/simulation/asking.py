@@ -450,7 +450,8 @@ class AskingLives(Lives):
         if report.reached is None:
             self.check_no_wait("nothing is left")
         elif report.reached == "max_calls":
-            self.left_at = max(self.left_at, self.world.unmade_at)  # a try to connect was the last call
+            # A try to connect was the last call, or servers are looked at, since it failed.
+            self.left_at = max(self.left_at, self.world.unmade_at, self.network.looked_at)
             self.check_no_wait("no call is left")
         if report.reached and any(seconds < self.scenario.timeout_s - TIMEOUT_LATE_S for seconds in self.abandoned_s):
             raise BrokenError(f"{report.reached} is reached, and requests in flight are abandoned")

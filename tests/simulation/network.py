@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import math
 import random
 import zlib
 from collections import deque
@@ -108,6 +109,8 @@ class Network:
         self.most_in_flight = 0
         self.written = self.served = 0
         """The requests that were sent, and those of them that arrived."""
+        self.looked_at = -math.inf
+        """When the last request that asks for no answer ended: one for the list of models."""
         self.opened = 0
         """The connections that were opened, ..."""
         self.broken = 0
@@ -158,6 +161,10 @@ class Network:
         return Wire(self, loop, port, protocol)
 
 
+def _nothing() -> None:
+    """What happens as a response without an answer is complete."""
+
+
 class Wire(asyncio.Transport):
     """A connection of the client to one server. The server takes one request after the other."""
 
@@ -171,6 +178,8 @@ class Wire(asyncio.Transport):
         self.asked: tuple[str, ...] = ()
         """The prompts of the request that is here and not answered: several of one for vectors."""
         self.asked_at = 0.0
+        self.looks = False
+        """Whether a request is here that asks for no answer."""
 
     def write(self, data: Any) -> None:
         self.received += bytes(data)
@@ -207,6 +216,8 @@ class Wire(asyncio.Transport):
             self.network.on_leave(prompt)
         self.network.asking.discard(self)
         self.asked = ()
+        if self.looks:
+            self.network.looked_at, self.looks = self.network.world.seconds, False
 
     def lose(self) -> None:
         """The network or the server breaks the connection off."""
@@ -224,6 +235,7 @@ class Wire(asyncio.Transport):
         network, world = self.network, self.network.world
         trouble = network.trouble(self.port)
         if not path.endswith(("/chat/completions", "/embeddings")):
+            self.looks = True
             if trouble in ("silent", "refuse"):
                 return
             status = {"busy": 503, "401": 401}.get(trouble, 404)
@@ -277,7 +289,7 @@ class Wire(asyncio.Transport):
         if kind in ("", "late", "cut"):
             delay = latency if kind != "late" else latency + amount
             cut = amount if kind == "cut" else None
-            self.send(delay, 200, headers, answer(*prompts), prompts, cut)
+            self.send(delay, 200, headers, answer(*prompts), partial(self.answer, prompts), cut)
             if cut is None:
                 return
             self.loop.call_later(delay, self.tell, kind, prompts)
@@ -303,20 +315,22 @@ class Wire(asyncio.Transport):
         elif kind == "no-choice":
             self.send(latency, 200, headers, answer())
         elif kind == "no-http":
-            self.loop.call_later(latency, self.deliver, b"\x00\x01 what\r\n\r\n", (), True)
+            self.loop.call_later(latency, self.deliver, b"\x00\x01 what\r\n\r\n", _nothing)
         elif kind == "lie":
             delivered.lied |= {*prompts}
-            self.send(latency, 200, headers, answer(*prompts, lies=True))
-            whole_s = latency + (max(1, self.network.weather.chunks) - 1) * PART_S
-            self.loop.call_later(whole_s, self.network.on_lie, prompts, self.port)
+            lie = partial(self.network.on_lie, prompts, self.port)
+            self.send(latency, 200, headers, answer(*prompts, lies=True), lie)
         else:
             raise AssertionError(kind)
 
     def send(
-        self, delay: float, status: int, headers: dict[str, str], body: bytes, prompts: tuple[str, ...] = (),
+        self, delay: float, status: int, headers: dict[str, str], body: bytes, whole: Callable[[], None] = _nothing,
         cut: float | None = None,
     ) -> None:  # fmt: skip
-        """Send a response after a time, in parts; ``cut``: the share of its bytes after which the connection breaks."""
+        """Send a response after a time, in parts. ``whole`` is called before the client gets the last one.
+
+        ``cut``: the share of the bytes after which the connection breaks.
+        """
         lines = [f"HTTP/1.1 {status} x", "content-type: application/json", f"content-length: {len(body)}"]
         lines += [f"{name}: {value}" for name, value in headers.items()]
         network = self.network
@@ -326,14 +340,14 @@ class Wire(asyncio.Transport):
             self.ends = True
         data = ("\r\n".join(lines) + "\r\n\r\n").encode() + body
         if cut is not None:
-            self.loop.call_later(delay, self.deliver, data[: int(len(data) * cut)], ())
+            self.loop.call_later(delay, self.deliver, data[: int(len(data) * cut)])
             self.loop.call_later(delay + 0.001, self.lose)
             return
         parts = max(1, min(self.network.weather.chunks, len(data)))
         step = -(-len(data) // parts)
         for number in range(parts):
             part, is_last = data[number * step : (number + 1) * step], number == parts - 1
-            self.loop.call_later(delay + number * PART_S, self.deliver, part, prompts if is_last else (), is_last)
+            self.loop.call_later(delay + number * PART_S, self.deliver, part, whole if is_last else None)
         if closes:
             self.loop.call_later(delay + parts * PART_S + network.closes_idle_s, self.end)
 
@@ -349,18 +363,22 @@ class Wire(asyncio.Transport):
         if not self.closed:
             self.network.on_failure(kind, prompts, told_s)
 
-    def deliver(self, data: bytes, prompts: tuple[str, ...], is_last: bool = False) -> None:
-        """Give bytes to the client. ``prompts``: with them the answers to these are whole."""
-        if is_last:
+    def deliver(self, data: bytes, whole: Callable[[], None] | None = None) -> None:
+        """Give bytes to the client. With ``whole`` the response is complete."""
+        if whole is not None:
             self.leave()
-        delivered = self.network.delivered
         if self.closed:
             return
-        for prompt in prompts:
-            delivered.good[prompt] = delivered.good.get(prompt, 0) + 1
-        if prompts:
-            self.network.on_answer(prompts, self.port)
+        if whole is not None:
+            whole()
         self.protocol.data_received(data)
+
+    def answer(self, prompts: tuple[str, ...]) -> None:
+        """Note that the client gets the answers to a request."""
+        good = self.network.delivered.good
+        for prompt in prompts:
+            good[prompt] = good.get(prompt, 0) + 1
+        self.network.on_answer(prompts, self.port)
 
 
 def completion(*prompts: str, lies: bool = False, mends: bool = False) -> bytes:

@@ -67,8 +67,8 @@ class RateLimiter:
         self.balancer = LoadBalancer(self.endpoints, self.policy, nearest_room)
         self.in_flight = 0
         self.wait_times = WaitTimes()
-        self.on_capacity: set[Callable[[], None]] = set()
-        self.on_budget_spent: set[Callable[[], None]] = set()
+        self.on_capacity: dict[Callable[[], None], None] = {}
+        self.on_budget_spent: dict[Callable[[], None], None] = {}
         self.on_down: Callable[[EndpointState], None] = _ignore
         self.on_quota_found: Callable[[EndpointState, str, int], None] = _ignore
         self.on_quota_estimated: Callable[[EndpointState, QuotaFinding], None] = _ignore
@@ -132,7 +132,7 @@ class RateLimiter:
         """Forget what the parent of a forked process has in flight; what is known of the endpoints stays."""
         self.in_flight = 0
         self._waiting, self._timer, self._stop = deque(), None, StopSignal()
-        self.on_capacity, self.on_budget_spent = set(), set()
+        self.on_capacity, self.on_budget_spent = {}, {}
         self.wait_times = WaitTimes()
         if self.budget is not None:
             self.budget.forget_open()
