@@ -193,6 +193,7 @@ class EndpointHealth:
             yield
         except asyncio.CancelledError:
             if task not in self._unsent:
+                task.uncancel()
                 raise Stopped from None
             raise
         finally:
