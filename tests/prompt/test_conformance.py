@@ -31,7 +31,7 @@ from sqlenrich.spec.loader import loads, templates
 from tests.standins import snowflake
 from tests.support import clickhouse
 from tests.support.hostile import HOSTILE, TEXTS
-from tests.support.in_memory import in_memory
+from tests.support.in_memory import in_memory, insert
 
 ENGINES = [
     "duckdb",
@@ -89,7 +89,7 @@ def columns_of_snowflake(columns: Columns) -> dict[str, str]:
 def fill_duckdb(db: duckdb.DuckDBPyConnection, table: str, columns: Columns, rows: Sequence[Row]) -> None:
     listed = ", ".join(f"{quoted('duckdb', name)} {kind}" for name, kind in typed("duckdb", columns).items())
     db.execute(f"CREATE TABLE {table} ({listed})")
-    db.executemany(f"INSERT INTO {table} VALUES ({', '.join('?' for _ in columns)})", rows)
+    insert(db, table, rows)
 
 
 def fill_spark(table: str, columns: Columns, rows: Sequence[Row]) -> None:

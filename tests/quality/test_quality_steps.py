@@ -20,7 +20,7 @@ from sqlenrich.plan.plan import RESPONSES
 from sqlenrich.plan.profiles import PROFILES
 from sqlenrich.plan.sample import sample
 from sqlenrich.spec.settings import Config
-from tests.support.in_memory import in_memory
+from tests.support.in_memory import in_memory, insert
 
 HEADER = """---
 source: raw_rows
@@ -123,7 +123,7 @@ def found(engine: str, plan: se.Plan, tables: Tables, queries: Sequence[str]) ->
             for name, (columns, rows) in typed.items():
                 listed = ", ".join(f'"{column}" {kind}' for column, kind in columns.items())
                 db.execute(f"CREATE TABLE {name} ({listed})")
-                db.executemany(f"INSERT INTO {name} VALUES ({', '.join('?' * len(columns))})", rows)
+                insert(db, name, rows)
             return [db.execute(sql).fetchall() for sql in queries]
     from tests.standins import spark
 

@@ -29,7 +29,7 @@ import sqlenrich as se
 from sqlenrich.core.names import identifier
 from sqlenrich.core.types import BIGINT, Array, Struct, Type, parse_type
 from sqlenrich.engines import ENGINES, get_engine
-from tests.support.in_memory import in_memory
+from tests.support.in_memory import in_memory, insert
 
 CORPORA = Path(os.environ.get("SQLENRICH_CORPORA", Path(__file__).parents[3] / "shared" / "corpora"))
 FILE = CORPORA / "promptsource.jsonl"
@@ -115,8 +115,7 @@ def _duckdb() -> Iterator[Run]:
             names = {name: identifier(get_engine("duckdb"), name).sql("duckdb") for name in (PLACE, *types)}
             listed = ", ".join(f"{names[name]} {kind}" for name, kind in _typed("duckdb", types).items())
             connection.execute(f"CREATE OR REPLACE TEMP TABLE {TABLE} ({listed})")
-            marks = ", ".join("?" for _ in names)
-            connection.executemany(f"INSERT INTO {TABLE} VALUES ({marks})", _placed(types, rows))
+            insert(connection, TABLE, _placed(types, rows))
             return _texts(connection.execute(_query(sql)).fetchall())
 
         yield run

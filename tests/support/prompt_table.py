@@ -10,6 +10,7 @@ import duckdb
 import sqlenrich as se
 from sqlenrich.core.types import parse_type
 from sqlenrich.engines.duckdb.text import sql_type
+from tests.support.in_memory import insert
 
 Row = Mapping[str, Any]
 
@@ -22,9 +23,8 @@ class PromptTable:
         self.connection = duckdb.connect()
         types = ", ".join(f"{name} {sql_type(parse_type(kind)).sql('duckdb')}" for name, kind in columns.items())
         self.connection.execute(f"CREATE TABLE source (_number BIGINT, {types})")
-        marks = ", ".join("?" for _ in range(len(columns) + 1))
         values = [[number, *(row[name] for name in columns)] for number, row in enumerate(rows)]
-        self.connection.executemany(f"INSERT INTO source VALUES ({marks})", values)
+        insert(self.connection, "source", values)
 
     def sql(self, template: str, engine: str = "duckdb") -> str:
         """Compile a template."""

@@ -143,7 +143,7 @@ def _source_rows(
         texts = {name: f"COALESCE(CAST({value} AS VARCHAR), '')" for name, value in written.items()}
         keys = f"[{', '.join(texts[name] for name in key)}]"
         db.db.execute("CREATE TEMP TABLE wanted (key VARCHAR[])")
-        db.db.executemany("INSERT INTO wanted VALUES (?)", [[list(one)] for one in wanted] or [[[]]])
+        db.db.execute("INSERT INTO wanted SELECT unnest($1::VARCHAR[][])", [[list(one) for one in wanted]])
         sql = f"SELECT {keys}, [{', '.join(texts.values())}] FROM {SOURCE} WHERE {keys} IN (SELECT key FROM wanted)"
         found: dict[tuple[str, ...], dict[str, str]] = {}
         for one, row in db.reading(sql):
